@@ -1,15 +1,15 @@
-"""Files below a folder that an agent can write: the only code that opens, lists, copies, moves or deletes there.
+"""File access below a folder that an agent can write: only this code opens, lists, copies, moves or deletes there.
 
-An agent can put anything into such a folder, at any moment: a link to a file of the user, a pipe that blocks whoever
-opens it, a folder that becomes a link between a check and the use. So everything here starts from the descriptor of a
-folder that is trusted, walks down one component at a time without following links, looks again at what it has opened,
-reads no more than it was told to, and never waits.
+An agent can put anything into such a folder at any moment: a link to a file of the user, a pipe that blocks whoever
+opens it, a folder that becomes a link between a check and its use. So everything here starts from the descriptor of a
+trusted folder, walks down one component at a time without following links, checks again what it has opened, reads no
+more than the given limit, and never blocks.
 
     with Folder.open(session_dir) as folder:
         text = folder.read_text("config/settings.json", most=64 * 1024)
 
-What is refused is an `errors.UnsafeFile`; what the system refuses (missing, no permission, disk full) is the usual
-OSError.
+What this package refuses raises `errors.UnsafeFile`; what the system refuses (missing, no permission, disk full) raises
+the usual OSError.
 """
 
 from leadrope.confined.folder import Folder

@@ -1,4 +1,4 @@
-"""A folder that an agent can write, held by its descriptor."""
+"""A folder that an agent can write, accessed through its descriptor."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ _GIVEN_DEPTH = 128
 
 
 class Folder:
-    """Every path is relative to this folder, without `..`, and no link in it is followed.
+    """A folder whose paths are all relative, without `..`; links in them are not followed.
 
-    The path of `open` is trusted, its last component included: it must be the supervisor's (or the user's) own choice,
-    and nothing above the folder may be the agent's to rename. Everything below is not.
+    The path given to `open` is trusted, including its last component: it must be chosen by the supervisor or the user,
+    and the agent must not be able to rename anything above the folder. Everything below is untrusted.
 
-    Files with a second name (hard links) are refused unless `hard_links` says that they are ordinary here. They are in
-    a workspace, where package managers and `git clone` make them, and where an agent behind a sandbox cannot make one
-    to a file outside: a link cannot cross a mount. In folders of sessions and runs nobody needs one.
+    Hard-linked files are refused unless `hard_links` says that they are normal here. They are in a workspace, where
+    package managers and `git clone` make them, and where a sandboxed agent cannot link to a file outside: a hard link
+    cannot cross a mount. In folders of sessions and runs nobody needs one.
     """
 
     def __init__(self, handle: int, path: str, *, hard_links: bool = False) -> None:
-        """`open` is the usual way here. The descriptor is closed by `close`."""
+        """Takes over the descriptor, which `close` closes; use `open` instead where possible."""
         self._handle = handle
         self.path = path
-        """As it was given, for messages."""
+        """As given, for messages."""
         self._hard_links = hard_links
 
     @classmethod
     def open(cls, path: Relative, *, hard_links: bool = False, follows: bool = True) -> Self:
-        """`follows=False`: where somebody may have put a link in the place of the folder itself, which is refused."""
+        """Opens a folder. With `follows=False` a link in place of the folder itself is refused."""
         flags = handles.FOLDER & ~(getattr(os, "O_NOFOLLOW", 0) if follows else 0)
         try:
             handle = os.open(path, flags)
@@ -51,7 +51,7 @@ class Folder:
         return cls(handle, os.fspath(path).rstrip("/") or "/", hard_links=hard_links)
 
     def folder(self, relative: Relative, *, makes: int | None = None) -> Folder:
-        """A folder below this one. `makes`: missing folders are made with these permissions."""
+        """Opens a folder below this one. With `makes`, missing folders are created with these permissions."""
         parts = handles.parts_of(self.path, relative)
         handle = handles.open_folder(self._handle, parts, self.path, makes=makes)
         return Folder(handle, "/".join((self.path, *parts)), hard_links=self._hard_links)
@@ -70,13 +70,13 @@ class Folder:
         self.close()
 
     def fileno(self) -> int:
-        """Of the folder, for a system call that takes a directory descriptor."""
+        """The descriptor of the folder, for system calls that take a directory descriptor."""
         return self._handle
 
-    # -- looking --------------------------------------------------------------------------------------------------
+    # -- inspecting -----------------------------------------------------------------------------------------------
 
     def stat(self, relative: Relative) -> os.stat_result:
-        """Of the entry itself: a link is described, not followed."""
+        """Returns the stat of the entry itself; links are not followed."""
         parts = handles.parts_of(self.path, relative)
         if not parts:
             return os.fstat(self._handle)
@@ -84,28 +84,28 @@ class Folder:
             return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
     def kind(self, relative: Relative) -> Kind | None:
-        """None: there is nothing."""
+        """Returns the kind of an entry; None if it does not exist."""
         try:
             return kind_of(self.stat(relative))
         except FileNotFoundError:
             return None
 
     def entries(self, relative: Relative = "", *, most: int = 10_000) -> list[FolderEntry]:
-        """What is in a folder, by name; UnsafeFile if there is more than `most`."""
+        """Lists a folder, sorted by name; UnsafeFile if it has more than `most` entries."""
         with self.folder(relative) as folder:
             prefix = "".join(f"{part}/" for part in handles.parts_of(self.path, relative))
             return trees.entries(folder.fileno(), folder.path, prefix, most)
 
     def walk(self, relative: Relative = "", *, most: int = 100_000, most_depth: int = 64) -> Iterator[FolderEntry]:
-        """Everything below a folder, parents first; UnsafeFile if there is more than `most`, or if it is deeper."""
+        """Yields everything below a folder, parents first; UnsafeFile if there is more than `most`, or it is deeper."""
         with self.folder(relative) as folder:
             prefix = "".join(f"{part}/" for part in handles.parts_of(self.path, relative))
             yield from trees.Walk(self.path, most=most, most_depth=most_depth).below(folder.fileno(), prefix)
 
     def resolve(self, relative: Relative) -> str:
-        """The path with its links followed, as long as they stay below this folder; UnsafeFile if one leads out.
+        """Resolves the links in a path, as long as they stay below this folder; UnsafeFile if one leads out.
 
-        The result is a name and no promise: opening it follows no link, whatever has changed since.
+        The result is only a name: opening it follows no link, whatever has changed since.
         """
         todo = list(reversed(handles.parts_of(self.path, relative)))
         done: list[str] = []
@@ -143,17 +143,17 @@ class Folder:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     def open_read(self, relative: Relative) -> BinaryIO:
-        """A regular file, for reading; the caller bounds how much."""
+        """Opens a regular file for reading; the caller limits how much is read."""
         with self._parent(relative) as (parent, name, path):
             return os.fdopen(handles.open_file(parent, name, path, hard_links=self._hard_links), "rb")
 
     def lines(self, relative: Relative, *, most: int, longest: int = 64 * 1024 * 1024) -> Iterator[bytes]:
-        """The lines of a file without their ends, as far as its first `most` bytes go; a longer line is left out."""
+        """Yields the lines among the first `most` bytes of a file, without line ends; longer lines are left out."""
         with self.open_read(relative) as file:
             yield from handles.lines(file.fileno(), most, longest)
 
     def read_bytes(self, relative: Relative, *, most: int) -> bytes:
-        """All of a file; UnsafeFile if it is larger than `most` bytes."""
+        """Reads a whole file; UnsafeFile if it is larger than `most` bytes."""
         path = f"{self.path}/{os.fspath(relative)}"
         with self.open_read(relative) as file:
             if os.fstat(file.fileno()).st_size > most:
@@ -161,11 +161,11 @@ class Folder:
             return b"".join(handles.read_chunks(file.fileno(), most, path))
 
     def read_text(self, relative: Relative, *, most: int, errors: str = "strict") -> str:
-        """The same, as UTF-8."""
+        """Like `read_bytes`, decoded as UTF-8."""
         return self.read_bytes(relative, most=most).decode("utf-8", errors)
 
     def read_link(self, relative: Relative) -> str:
-        """Where a link leads, as it is written; UnsafeFile for anything else."""
+        """Returns the target of a link as written; UnsafeFile for anything else."""
         with self._parent(relative) as (parent, name, path):
             try:
                 return os.readlink(name, dir_fd=parent)
@@ -177,7 +177,7 @@ class Folder:
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def write_new(self, relative: Relative, data: bytes, *, mode: int = 0o600) -> None:
-        """FileExistsError if there is anything, a link included."""
+        """Creates a file; FileExistsError if anything has that name, including a link."""
         with self._parent(relative) as (parent, name, path):
             try:
                 file = handles.new_file(parent, name, mode)
@@ -194,7 +194,7 @@ class Folder:
                 os.close(file)
 
     def make_pipe(self, relative: Relative, *, mode: int = 0o600) -> int:
-        """A new named pipe; gives a descriptor that reads it without waiting. FileExistsError if there is anything."""
+        """Creates a named pipe and returns a nonblocking descriptor to read it; FileExistsError if the name exists."""
         with self._parent(relative) as (parent, name, path):
             return handles.new_pipe(parent, name, path, mode)
 
@@ -208,10 +208,10 @@ class Folder:
         like: os.stat_result | None = None,
         replaces: bool = True,
     ) -> None:
-        """Readers see the old content or the new one, never a part. What was there is replaced, not written to.
+        """Replaces a file atomically: readers see the old content or the new content, never a part.
 
-        Without a mode the umask decides. `like`: with the permissions and the owner of that file. FileExistsError
-        unless it `replaces`.
+        Without a mode the umask decides. `like` copies the permissions and the owner of that file. FileExistsError
+        unless `replaces`.
         """
         with self._parent(relative) as (parent, name, _), handles.temporary(parent, mode) as (file, fresh):
             if like is not None:
@@ -222,18 +222,18 @@ class Folder:
             handles.put(parent, fresh, parent, name, replaces=replaces)
 
     def append(self, relative: Relative, *, mode: int = 0o600) -> BinaryIO:
-        """A regular file for writing at its end, made if it is missing; unbuffered, so that a write is one write.
+        """Opens a regular file for appending, unbuffered, creating it if missing; each write is one system call.
 
-        One with a second name is refused everywhere: what is written would be in the other file too.
+        A hard-linked file is always refused: what is written would also be in the other file.
         """
         with self._parent(relative) as (parent, name, path):
             file = handles.open_file(parent, name, path, hard_links=False, appends=mode)
             return os.fdopen(file, "ab", buffering=0)
 
     def copy_file(self, relative: Relative, to: Folder, new: Relative, *, most: int, mode: int | None = None) -> int:
-        """One regular file into `to`, in place of what is there, with its permissions and time; gives its size.
+        """Copies a regular file into `to`, with its permissions and time, replacing what is there; returns its size.
 
-        UnsafeFile, and nothing is changed, if it is larger than `most` bytes.
+        Raises UnsafeFile, with nothing changed, if it is larger than `most` bytes.
         """
         with self.open_read(relative) as source, to._parent(new) as (parent, name, _):
             found = os.fstat(source.fileno())
@@ -250,26 +250,26 @@ class Folder:
             return size
 
     def link(self, relative: Relative, target: str) -> None:
-        """A link with this text in place of what is there; nothing looks at where it leads."""
+        """Creates a link with this target text, replacing what is there; the target is not checked."""
         with self._parent(relative) as (parent, name, _):
             handles.new_link(parent, name, target)
 
     def make(self, relative: Relative, *, mode: int = 0o700) -> None:
-        """A folder, with those above it; nothing happens if it is there."""
+        """Creates a folder with its parents; does nothing if it exists."""
         self.folder(relative, makes=mode).close()
 
     def rename(self, relative: Relative, new: Relative, *, replaces: bool = False) -> None:
-        """The entry itself, also if it is a link. FileExistsError unless `replaces`."""
+        """Renames an entry; a link itself is renamed. FileExistsError unless `replaces`."""
         with self._parent(relative) as (source, name, _), self._parent(new) as (target, wanted, _):
             handles.put(source, name, target, wanted, replaces=replaces)
 
     def move(self, relative: Relative, to: Folder, new: Relative, *, replaces: bool = False) -> None:
-        """The same into another folder of this file system."""
+        """Like `rename`, but into another folder of the same file system."""
         with self._parent(relative) as (source, name, _), to._parent(new) as (target, wanted, _):
             handles.put(source, name, target, wanted, replaces=replaces)
 
     def remove(self, relative: Relative, *, missing_ok: bool = True) -> None:
-        """A file, a link (not what it leads to) or a whole folder; OSError for what could not be deleted."""
+        """Removes a file, a link (not its target) or a whole folder; OSError for what could not be deleted."""
         try:
             with self._parent(relative) as (parent, name, _):
                 if not missing_ok:
@@ -280,21 +280,21 @@ class Folder:
                 raise
 
     def give(self, uid: int, gid: int) -> None:
-        """This folder with the folders and regular files in it, to a user; links and special files stay as they are."""
+        """Changes the owner of this folder, and of folders and regular files in it; skips links and special files."""
         trees.give(self._handle, self.path, uid, gid, _GIVEN_DEPTH)
 
     def give_entry(self, name: str, uid: int, gid: int) -> None:
-        """The same of one entry: a folder with what is in it, a file, a socket, or a link itself."""
+        """Like `give`, for one entry: a folder with its content, a file, a socket, or a link itself."""
         found = self.stat(name)
         if kind_of(found) == "folder":
             with self.folder(name) as folder:
                 folder.give(uid, gid)
-        elif found.st_nlink == 1:  # else a hard link to somebody's file
+        elif found.st_nlink == 1:  # otherwise it may be a hard link to another user's file
             with self._parent(name) as (parent, entry, _):
                 os.chown(entry, uid, gid, dir_fd=parent, follow_symlinks=False)
 
     def unlink(self, relative: Relative, *, missing_ok: bool = True) -> None:
-        """A file or a link, never a folder."""
+        """Removes a file or a link, never a folder."""
         try:
             with self._parent(relative) as (parent, name, _):
                 os.unlink(name, dir_fd=parent)
@@ -303,7 +303,7 @@ class Folder:
                 raise
 
     def remove_empty(self, relative: Relative) -> bool:
-        """A folder with nothing in it; False for anything else, which stays."""
+        """Removes an empty folder; returns False for anything else, which is kept."""
         try:
             with self._parent(relative) as (parent, name, _):
                 os.rmdir(name, dir_fd=parent)
@@ -321,9 +321,9 @@ class Folder:
         most_files: int = 100_000,
         most_depth: int = 64,
     ) -> trees.Copied:
-        """A folder's regular files and folders into the new folder `new` of `to`; everything else is dropped.
+        """Copies the regular files and folders of a folder into the new folder `new` of `to`; skips everything else.
 
-        UnsafeFile if a limit is reached; what was copied until then is left for the caller to remove.
+        Raises UnsafeFile if a limit is reached; the caller removes what was copied until then.
         """
         with self.folder(relative) as source, to._parent(new) as (parent, name, path):
             os.mkdir(name, 0o700, dir_fd=parent)
@@ -345,7 +345,7 @@ class Folder:
 
 
 class _Parent:
-    """The folder that an entry is in, its name there, and its path for messages."""
+    """The parent folder of an entry, the entry's name, and its path for messages."""
 
     def __init__(self, handle: int, parts: tuple[str, ...], root: str) -> None:
         if not parts:

@@ -1,4 +1,4 @@
-"""Descriptors of folders and files, reached without following a link."""
+"""Opens folders and files without following links, and returns their descriptors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from leadrope import errors
 from leadrope.confined.values import kind_of, objection
 
-# Windows has none of these; what opens a folder fails there with the system's own error.
+# Windows has none of these; opening a folder fails there with the system's own error.
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 _NOCTTY = getattr(os, "O_NOCTTY", 0)
 FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _SAFE
@@ -24,7 +24,7 @@ _NAME_BYTES = 255
 
 
 def parts_of(root: str, relative: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The components of a relative path; nothing that could lead up or elsewhere."""
+    """Splits a relative path into its components; refuses anything that could lead up or elsewhere."""
     text = os.fspath(relative)
     parts = tuple(part for part in text.split("/") if part not in ("", "."))
     if text.startswith("/") or ".." in parts or "\0" in text:
@@ -35,8 +35,8 @@ def parts_of(root: str, relative: str | os.PathLike[str]) -> tuple[str, ...]:
 
 
 def open_folder(handle: int, parts: tuple[str, ...], root: str, *, makes: int | None = None) -> int:
-    """A new descriptor of the folder below `handle`. `makes`: missing folders are made with these permissions."""
-    here = os.open(".", FOLDER, dir_fd=handle)  # unlike dup, with a position of its own for listing
+    """Opens the folder below `handle`. With `makes`, missing folders are created with these permissions."""
+    here = os.open(".", FOLDER, dir_fd=handle)  # unlike dup, with its own read position for listing
     try:
         for place, part in enumerate(parts):
             path = "/".join((root, *parts[: place + 1]))
@@ -60,14 +60,14 @@ def _step(handle: int, name: str, path: str, makes: int | None) -> int:
 
 
 def step(handle: int, name: str, path: str) -> int:
-    """The folder `name` in `handle`."""
+    """Opens the folder `name` in `handle`."""
     try:
         return os.open(name, FOLDER, dir_fd=handle)
     except OSError as error:
         if error.errno not in (errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
             error.filename = path
             raise
-        # Linux says ENOTDIR of a link where a folder must be, others say ELOOP.
+        # For a link in place of a folder Linux reports ENOTDIR, other systems ELOOP.
         kind = "link"
         with contextlib.suppress(OSError):
             kind = kind_of(os.stat(name, dir_fd=handle, follow_symlinks=False))
@@ -75,9 +75,9 @@ def step(handle: int, name: str, path: str) -> int:
 
 
 def open_file(handle: int, name: str, path: str, *, hard_links: bool, appends: int | None = None) -> int:
-    """A regular file. Looked at before it is opened as well: opening alone can set a device going.
+    """Opens a regular file; it is checked before the opening as well, since opening a device can have an effect.
 
-    `appends`: opened for writing at its end, and made with these permissions if it is missing.
+    With `appends` it is opened for appending, and created with these permissions if missing.
     """
     missing = False
     try:
@@ -111,11 +111,11 @@ def check(found: os.stat_result, path: str, *, hard_links: bool) -> None:
 
 
 def new_file(handle: int, name: str, mode: int | None) -> int:
-    """Made by this call, or FileExistsError; a link there counts as existing. Without a mode the umask decides."""
+    """Creates a file; FileExistsError if the name exists, also as a link. Without a mode the umask decides."""
     file = os.open(name, NEW, 0o666 if mode is None else mode, dir_fd=handle)
     try:
         if mode is not None:
-            os.fchmod(file, mode)  # whatever the umask is
+            os.fchmod(file, mode)  # independent of the umask
         give(file, os.fstat(handle))
     except BaseException:
         os.close(file)
@@ -124,7 +124,10 @@ def new_file(handle: int, name: str, mode: int | None) -> int:
 
 
 def new_pipe(handle: int, name: str, path: str, mode: int) -> int:
-    """A named pipe made by this call, or FileExistsError. Opened for both sides: reading it never waits or ends."""
+    """Creates a named pipe; FileExistsError if the name exists.
+
+    It is opened for both sides, so that reading never blocks and never ends.
+    """
     os.mkfifo(name, 0o600, dir_fd=handle)
     pipe = os.open(name, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=handle)
     try:
@@ -140,7 +143,7 @@ def new_pipe(handle: int, name: str, path: str, mode: int) -> int:
 
 @contextlib.contextmanager
 def temporary(handle: int, mode: int | None) -> Iterator[tuple[int, str]]:
-    """A new file beside others, for renaming; removed if the block fails."""
+    """Creates a temporary file in the folder, to be renamed; it is removed if the block fails."""
     name = f".leadrope-{secrets.token_hex(8)}.tmp"
     file = new_file(handle, name, mode)
     try:
@@ -154,7 +157,7 @@ def temporary(handle: int, mode: int | None) -> Iterator[tuple[int, str]]:
 
 
 def new_link(handle: int, name: str, target: str) -> None:
-    """In place of what is there; a folder stays, and is an OSError."""
+    """Creates a link, replacing what is there; a folder is kept, and raises OSError."""
     fresh = f".leadrope-{secrets.token_hex(8)}.tmp"
     os.symlink(target, fresh, dir_fd=handle)
     try:
@@ -175,7 +178,7 @@ def write_all(file: int, data: bytes) -> None:
 
 
 def read_chunks(file: int, most: int, path: str) -> Iterator[bytes]:
-    """To the end, not to the size it had: a file may grow. UnsafeFile as soon as there is more than `most`."""
+    """Reads to the end, not to the initial size, as a file may grow. UnsafeFile once there is more than `most`."""
     left = most
     while chunk := os.read(file, min(CHUNK, left + 1)):
         left -= len(chunk)
@@ -189,7 +192,7 @@ def too_large(path: str, most: int) -> errors.UnsafeFile:
 
 
 def lines(file: int, most: int, longest: int) -> Iterator[bytes]:
-    """Lines of at most `longest` bytes among the first `most`; the last one need not have an end."""
+    """Yields lines of at most `longest` bytes among the first `most`; the last one may lack a line end."""
     held = bytearray()
     is_too_long = False
     left = most
@@ -211,21 +214,21 @@ def lines(file: int, most: int, longest: int) -> Iterator[bytes]:
 
 
 def give(made: int, owner: os.stat_result) -> None:
-    """What root makes belongs to whoever owns the folder: an agent there runs as that user."""
+    """Gives what root creates to the owner of the folder: an agent there runs as that user."""
     if os.geteuid() == 0 and (owner.st_uid, owner.st_gid) != (0, 0):
         os.fchown(made, owner.st_uid, owner.st_gid)
 
 
 def resemble(made: int, other: os.stat_result) -> None:
-    """The permissions and the owner of another file, without the bits that lend somebody's rights."""
+    """Copies the permissions and the owner of another file, without the setuid and setgid bits."""
     os.fchmod(made, other.st_mode & 0o777)
-    # A second name may be one of a file of somebody else's.
+    # A hard link may be to another user's file.
     if os.geteuid() == 0 and other.st_nlink == 1:
         os.fchown(made, other.st_uid, other.st_gid)
 
 
 def put(source: int, name: str, target: int, new: str, *, replaces: bool) -> None:
-    """Rename. Without `replaces` the name is taken first, so that nobody's file is lost who takes it meanwhile."""
+    """Renames. Without `replaces` the name is reserved first, so that a file created meanwhile is not lost."""
     is_folder = stat.S_ISDIR(os.stat(name, dir_fd=source, follow_symlinks=False).st_mode)
     if not replaces:
         if is_folder:

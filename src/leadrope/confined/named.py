@@ -1,7 +1,7 @@
-"""Files that the user names on a command line or in a request, some of which lie where an agent can write.
+"""Opens files that the user names on a command line or in a request, some of which lie where an agent can write.
 
-The user's own path is followed as always. But a name inside of a workspace means a file of that workspace: an agent may
-have replaced it by a link to a key, and what is read here goes into a prompt.
+The user's own path is followed as usual. But a path inside of a workspace must mean a file of that workspace: an agent
+may have replaced it by a link to a key, and the content goes into a prompt.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ MOST_TEXT = 64 * 1024 * 1024
 def open_named(
     path: str | os.PathLike[str], *, workspaces: Iterable[Path] = (), pipes: bool = False, only_there: bool = False
 ) -> BinaryIO:
-    """A regular file. Inside of a workspace links are followed as long as they stay in it; UnsafeFile for others.
+    """Opens a regular file. Inside of a workspace, a link that leaves it raises UnsafeFile.
 
-    `pipes`: one that lies in no workspace is opened and waited for: `--file <(command)` is one. `only_there`: a file
-    that lies in no workspace is refused.
+    With `pipes`, a pipe outside of every workspace is opened and waited for, as in `--file <(command)`. With
+    `only_there`, a file outside of every workspace is refused.
     """
     full = _full(path)
     for workspace in workspaces:
@@ -38,7 +38,7 @@ def open_named(
                 return folder.open_read(folder.resolve(relative))
     if only_there:
         raise errors.UnsafeFile(full, "is outside of the workspace", hint="Copy it into the workspace.")
-    # Not waiting, or the opening of a pipe would wait for its other side.
+    # Nonblocking, or opening a pipe would wait for its other side.
     file = os.open(full, handles.READ & ~getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     kind = kind_of(os.fstat(file))
     if kind == "file":
@@ -47,7 +47,7 @@ def open_named(
         if kind == "pipe":
             waiting = select.poll()
             waiting.register(file, select.POLLIN)
-            waiting.poll()  # until somebody has begun to write
+            waiting.poll()  # until the other side has begun to write
         os.set_blocking(file, True)
         return os.fdopen(file, "rb")
     os.close(file)
@@ -55,7 +55,7 @@ def open_named(
 
 
 def read_named(path: str | os.PathLike[str], *, workspaces: Iterable[Path] = (), most: int = MOST_TEXT) -> bytes:
-    """All of it, pipes included; UnsafeFile if it is larger than `most` bytes."""
+    """Reads a whole file, pipes included; UnsafeFile if it is larger than `most` bytes."""
     with open_named(path, workspaces=workspaces, pipes=True) as file:
         return b"".join(handles.read_chunks(file.fileno(), most, os.fspath(path)))
 
@@ -64,9 +64,10 @@ def read_named(path: str | os.PathLike[str], *, workspaces: Iterable[Path] = (),
 def writing_named(
     path: str | os.PathLike[str], *, workspaces: Iterable[Path] = (), mode: int = 0o600, makes: bool = False
 ) -> Iterator[BinaryIO]:
-    """A file that the user has named for output: there whole when the block ends, or not at all.
+    """Writes a file that the user has named for output: it appears complete when the block ends, or not at all.
 
-    Inside of a workspace a link in its place is replaced, not followed. `makes`: with the folders above it.
+    Inside of a workspace a link in its place is replaced, not followed. With `makes`, missing parent folders are
+    created.
     """
     full = _full(path)
     parent, name = os.path.split(full)
@@ -92,7 +93,7 @@ def writing_named(
 
 @contextlib.contextmanager
 def appending_named(path: str | os.PathLike[str], *, workspaces: Iterable[Path] = ()) -> Iterator[BinaryIO]:
-    """A regular file for writing at its end, made if it is missing. Inside of a workspace no link is followed."""
+    """Opens a regular file for appending, creating it if missing. Inside of a workspace links are not followed."""
     full = _full(path)
     root, relative = next(
         ((root, found) for root in workspaces if (found := _below(full, real_path(root))) is not None),
@@ -128,7 +129,7 @@ def _full(path: str | os.PathLike[str]) -> str:
 
 
 def _below(full: str, root: str) -> str | None:
-    """The part of a path from which on it is inside of `root`; None if it never is."""
+    """Returns the part of a path below `root`; None if it is not below."""
     parts = Path(full).parts
     for count in range(1, len(parts)):
         real = real_path(os.path.join(*parts[:count]))  # noqa: PTH118

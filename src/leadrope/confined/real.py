@@ -1,4 +1,4 @@
-"""Where a path leads, while somebody may be exchanging links in it."""
+"""Resolves the real path of a file while somebody may be exchanging links in it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ _TRIES = 20
 
 
 def real_path(path: str | os.PathLike[str]) -> str:
-    """`os.path.realpath`; UnsafeFile where the path never stays the same for as long as that takes.
+    """Like `os.path.realpath`, but raises UnsafeFile for a path that keeps changing.
 
-    Python looks whether a name is a link and then reads the link: if it is a file by then (EINVAL), or gone, it fails.
+    Python checks whether a name is a link and then reads the link; it fails if that has become a file (EINVAL) or is
+    gone.
     """
     for _ in range(_TRIES):
         try:

@@ -1,7 +1,7 @@
-"""Names in folders, for searches: nothing that is found is opened but folders, and no link is followed.
+"""Lists names in folders, for searches: opens nothing but folders, and follows no links.
 
-A search costs a microsecond for each name, so it stats nothing and gives no promise: what is found may be something
-else a moment later. Whoever opens it does that through `Folder`.
+A search costs a microsecond per name, so it calls no stat and guarantees nothing: what it finds may be something else a
+moment later. Open results through `Folder`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from leadrope.confined import handles
 
 class ScannedName(NamedTuple):
     path: str
-    """The folder's, as it was given, with the name."""
+    """The folder's path as given, with the name."""
     name: str
     is_folder: bool
     is_link: bool
 
 
 def names(folder: str | os.PathLike[str], *, most: int | None = None, follows: bool = False) -> list[ScannedName]:
-    """What is in a folder, `most` of it; NotADirectoryError if it is anything else.
+    """Lists at most `most` entries of a folder; NotADirectoryError for anything else.
 
-    So is a link to a folder, unless `follows` says that its name was given by somebody who means where it leads.
+    A link to a folder is refused too, unless `follows` is set because the user has named it.
     """
     start = os.fspath(folder).rstrip("/")
     handle = os.open(folder, handles.FOLDER & ~(getattr(os, "O_NOFOLLOW", 0) if follows else 0))
@@ -46,7 +46,7 @@ def names(folder: str | os.PathLike[str], *, most: int | None = None, follows: b
 
 
 def below(folder: str | os.PathLike[str]) -> Iterator[ScannedName]:
-    """Everything below a folder, the nearest first; what cannot be listed, or has too long a path, is passed over."""
+    """Yields everything below a folder, nearest first; skips what cannot be listed or has too long a path."""
     todo = deque([os.fspath(folder)])
     while todo:
         try:
@@ -58,5 +58,5 @@ def below(folder: str | os.PathLike[str]) -> Iterator[ScannedName]:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name is UTF-8; else no JSON can hold it."""
+    """Whether a name is valid UTF-8; JSON cannot hold others."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)

@@ -1,4 +1,4 @@
-"""Whole trees: listed, copied and deleted by descriptors, so that a folder swapped meanwhile leads nowhere else."""
+"""Lists, copies and deletes whole trees through descriptors, so that a folder swapped meanwhile leads nowhere else."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from leadrope.confined import handles
 from leadrope.confined.values import Dropped, FolderEntry, kind_of, objection
 
 _DEEPEST = 32
-"""Folders open at once while deleting; what lies deeper is moved up first."""
+"""Folders open at once while deleting; deeper ones are moved up first."""
 _MOST_ROUNDS = 10_000
-"""Each takes that many levels of the deepest branch away; somebody who keeps making more is not waited for."""
+"""Each round removes that many levels of the deepest branch; a process that keeps creating more is not waited for."""
 
 
 class Copied(NamedTuple):
     files: int
     bytes: int
     dropped: tuple[Dropped, ...]
-    """Links, special files and files with a second name; none of them was opened."""
+    """Links, special files and hard-linked files; none of them was opened."""
 
 
 def entries(handle: int, path: str, prefix: str, most: int) -> list[FolderEntry]:
-    """By name. UnsafeFile for a folder that holds more than `most`."""
+    """Lists a folder, sorted by name. UnsafeFile if it has more than `most` entries."""
     found: list[FolderEntry] = []
     with os.scandir(handle) as names:
         for entry in names:
@@ -36,14 +36,14 @@ def entries(handle: int, path: str, prefix: str, most: int) -> list[FolderEntry]
                 raise errors.UnsafeFile(path, f"holds more than {most} entries")
             try:
                 known = entry.stat(follow_symlinks=False)
-            except FileNotFoundError:  # gone since
+            except FileNotFoundError:  # removed meanwhile
                 continue
             found.append(FolderEntry(f"{prefix}{entry.name}", kind_of(known), known))
     return sorted(found, key=lambda entry: entry.path)
 
 
 class Walk:
-    """Every entry below a folder, parents first. What goes away meanwhile is passed over."""
+    """Yields every entry below a folder, parents first; skips what is removed meanwhile."""
 
     def __init__(self, path: str, *, most: int, most_depth: int) -> None:
         self._path = path
@@ -63,7 +63,7 @@ class Walk:
             if entry.kind == "folder":
                 try:
                     below = handles.step(handle, entry.name, f"{self._path}/{entry.path}")
-                except (errors.UnsafeFile, FileNotFoundError):  # no folder any more
+                except (errors.UnsafeFile, FileNotFoundError):  # not a folder any more
                     continue
                 try:
                     yield from self.below(below, f"{entry.path}/", depth + 1)
@@ -72,11 +72,11 @@ class Walk:
 
 
 class _Limit(errors.UnsafeFile):
-    """Of the whole copy, not of one entry."""
+    """A limit of the whole copy was reached, not one of a single entry."""
 
 
 class Copying:
-    """One copy of a tree into a folder that nobody else writes."""
+    """A copy of a tree into a folder that nobody else writes."""
 
     def __init__(self, path: str, *, most_bytes: int, most_files: int, most_depth: int, hard_links: bool) -> None:
         self._path = path
@@ -134,7 +134,7 @@ class Copying:
 
     def _file(self, file: int, target: int, name: str) -> None:
         found = os.fstat(file)
-        # Without the bits that lend somebody's rights.
+        # Without the setuid and setgid bits.
         made = handles.new_file(target, name, found.st_mode & 0o777 | 0o600)
         try:
             try:
@@ -150,9 +150,9 @@ class Copying:
 
 
 def give(handle: int, path: str, uid: int, gid: int, depth: int) -> None:
-    """The folder and its regular files to this user. What has a second name stays: it may be somebody else's.
+    """Gives the folder and its regular files to this user; hard-linked files may be somebody else's and are skipped.
 
-    What lies deeper than `depth` was made by the user of an earlier run and is left as it is.
+    What lies deeper than `depth` was created by the user of an earlier run and is left as it is.
     """
     os.fchown(handle, uid, gid)
     for entry in entries(handle, path, "", sys.maxsize):
@@ -174,9 +174,9 @@ def give(handle: int, path: str, uid: int, gid: int, depth: int) -> None:
 
 
 def remove(handle: int, name: str) -> None:
-    """A file, a link or a whole folder. As much as possible is deleted; the first failure is raised at the end.
+    """Removes a file, a link or a whole folder. Deletes as much as possible and raises the first failure at the end.
 
-    Nothing is followed: a name is unlinked where it is, and a folder is entered by its descriptor.
+    Nothing is followed: a name is unlinked where it is, and a folder is entered through its descriptor.
     """
     removal = _Removal()
     removal.entry(handle, name)
@@ -224,7 +224,7 @@ class _Removal:
             self._rmdir(handle, name)
 
     def _move_up(self, handle: int, name: str, top: int) -> None:
-        """A tree that is deeper than there are descriptors is taken apart: the next round deletes this part."""
+        """Moves up a folder that is too deep to keep all of its parents open; the next round deletes it."""
         try:
             os.rename(name, f".leadrope-{secrets.token_hex(8)}", src_dir_fd=handle, dst_dir_fd=top)
             self._has_moved = True
@@ -234,13 +234,13 @@ class _Removal:
             self.failures.append(error)
 
     def _unlinked(self, handle: int, name: str) -> bool:
-        """False: it is a folder."""
+        """Unlinks an entry; False if it is a folder."""
         try:
             os.unlink(name, dir_fd=handle)
         except FileNotFoundError:
             return True
         except OSError as error:
-            # Linux says EISDIR of a folder, macOS EPERM.
+            # For a folder Linux reports EISDIR, macOS EPERM.
             if error.errno in (errno.EISDIR, errno.EPERM, errno.EACCES):
                 with contextlib.suppress(OSError):
                     if kind_of(os.stat(name, dir_fd=handle, follow_symlinks=False)) == "folder":
@@ -249,7 +249,7 @@ class _Removal:
         return True
 
     def _entered(self, handle: int, name: str) -> int | None:
-        """The folder, opened up first if its permissions keep its owner out."""
+        """Opens the folder, after making it accessible if its permissions exclude its owner."""
         try:
             try:
                 below = os.open(name, handles.FOLDER, dir_fd=handle)
@@ -257,12 +257,12 @@ class _Removal:
                 _open_up(handle, name)
                 below = os.open(name, handles.FOLDER, dir_fd=handle)
         except OSError as error:
-            # Gone, or a link by now.
+            # Gone, or replaced by a link.
             if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK):
                 self.failures.append(error)
             return None
         if os.fstat(below).st_mode & 0o700 != 0o700:
-            with contextlib.suppress(OSError):  # not ours: then deleting fails, and says so
+            with contextlib.suppress(OSError):  # not ours: then deleting fails and reports it
                 os.fchmod(below, 0o700)
         return below
 
@@ -279,7 +279,7 @@ class _Removal:
 
 
 def _open_up(handle: int, name: str) -> None:
-    """Change the permissions of the folder itself; by name a link that was just put there would be followed."""
+    """Makes the folder itself accessible; a chmod by name would follow a link that was just put there."""
     if sys.platform != "linux":
         os.chmod(name, 0o700, dir_fd=handle, follow_symlinks=False)
         return

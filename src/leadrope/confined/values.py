@@ -1,4 +1,4 @@
-"""What is in a folder: entries, their kinds, and the texts for what is refused."""
+"""Entries of a folder, their kinds, and the messages for what is refused."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KINDS: tuple[tuple[int, Kind], ...] = (
 
 class FolderEntry(NamedTuple):
     path: str
-    """Relative to the folder it was listed from."""
+    """Relative to the folder that was listed."""
     kind: Kind
     stat: os.stat_result
-    """Of the entry itself, never of what a link leads to."""
+    """Of the entry itself; links are not followed."""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ def kind_of(found: os.stat_result) -> Kind:
 
 
 def objection(found: os.stat_result, *, hard_links: bool) -> str | None:
-    """Why this must not be opened as a file; None for a regular one."""
+    """Returns why this must not be opened as a file; None for a regular file."""
     kind = kind_of(found)
     if kind != "file":
         return f"is a {kind}, not a regular file"

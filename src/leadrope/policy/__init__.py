@@ -1,1 +1,1 @@
-"""Decisions, pure: a policy and a call in, a verdict with its reason out."""
+"""Policy decisions: a policy and a call in, a verdict with its reason out. Pure."""

@@ -1,4 +1,4 @@
-"""Calls and the agent's own sandbox: which leave it, and which it holds. Knows no verdicts."""
+"""Which calls leave the agent's own sandbox, and which ones it contains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.policy.call_analysis import Look
 
 LEAVES = "dangerouslyDisableSandbox"
-"""The field by which a model asks for a command outside of the agent's sandbox."""
+"""The field with which a model asks to run a command outside of the agent's sandbox."""
 
 
 def leaves(call: ToolCall) -> bool:
@@ -15,9 +15,9 @@ def leaves(call: ToolCall) -> bool:
 
 
 def is_held(sandbox: AgentSandbox, look: Look) -> bool:
-    """The command runs in the agent's sandbox as a whole, and its user wants no question for those that do.
+    """Whether the whole command runs in the agent's sandbox, and the user wants no approval for such commands.
 
-    Excluded commands run outside, so where some are, the programs of the line have to be known.
+    Excluded commands run outside, so if there are any, all programs of the line must be known.
     """
     if not sandbox.allows_commands or look.call.name != "Bash" or leaves(look.call):
         return False

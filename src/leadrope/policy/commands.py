@@ -1,7 +1,7 @@
-"""Command patterns (`rm -rf /`, `git push`) compared by words, and the harm that a reading can do. Knows no policy.
+"""Command patterns (`rm -rf /`, `git push`), compared word by word, and the harm that a command line can do.
 
-Options are compared by what they mean (`-fr`, `-r -f`, `--recursive --force`), paths by where they lead, and a name by
-its last part. A word that is not known never matches; `may_match` tells where it could.
+Options are compared by meaning (`-fr`, `-r -f`, `--recursive --force`), paths by where they lead, and a program by the
+last part of its name. An unknown word never matches; `may_match` reports where it could.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leadrope.regex import regex
 _TEXT = "text:"
 _EVERYTHING_INSIDE = regex(r"(?:^|/)(?:\*+|\?\*|\.\*|\.\[!\.\]\*|\{\*,\.\*\}|\.\?\*)/*\Z")
 
-# What a long option, or another letter, means for programs whose options decide what a rule is about.
+# The meaning of long options and of alternative letters, for programs whose options decide whether a rule applies.
 _RM = {"--recursive": "r", "-R": "r", "--force": "f", "--verbose": "v", "--dir": "d", "--interactive": "i"}
 _TREE = {"--recursive": "R", "--verbose": "v", "--changes": "c", "--quiet": "f", "--silent": "f"}
 _MEANINGS: dict[str, dict[str, str]] = {
@@ -46,7 +46,7 @@ _SYSTEM_FOLDERS = names(
 _HOMES = regex(r"(?:(?:/home|/Users)/|~)[^/]+\Z")
 _DISKS = regex(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|dm-|loop|mem\b|kmem\b|port\b)")
 _VITAL_FILES = regex(r"(?:/etc/(?:passwd|shadow|group|sudoers|fstab)|/boot/.*|/proc/sysrq-trigger)\Z")
-# Possessive, and only from where a word begins: a base64 text of 20 kB once held the gate for 14 s.
+# Possessive, and only at the beginning of a word: a base64 text of 20 kB once blocked the gate for 14 s.
 _WORD = r"(?<![^\s(){};|&'\"`])(?P<name>[^\s(){};|&'\"`]++)"
 _FUNCTION = regex(
     rf"(?:\bfunction\s++{_WORD}\s*+(?:\(\s*+\)\s*+)?|{_WORD.replace('name', 'plain')}\s*+\(\s*+\)\s*+)[{{(]"
@@ -83,28 +83,28 @@ _DATABASE = regex(r"\b(?:drop (?:table|database|schema)|truncate table|delete fr
 
 
 class Options(msgspec.Struct, frozen=True):
-    """The words of one program after its name, told apart."""
+    """The words of one program after its name, split into options and operands."""
 
     options: frozenset[str]
     operands: tuple[str | None, ...]
     leading: tuple[bool, ...]
-    """For each operand: stands it right after an option that may own it?"""
+    """For each operand: whether it directly follows an option whose value it may be."""
     unknown: bool
-    """Some word is not known."""
+    """Whether some word is unknown."""
 
 
 class CommandPattern(msgspec.Struct, frozen=True):
-    """A program, or the beginning of a command; or, as `text:...`, a text anywhere in a command line."""
+    """A program or the beginning of a command, or with `text:...` a text anywhere in a command line."""
 
     source: str
     words: tuple[str, ...] = ()
     text: str = ""
     name: str = ""
-    """What every program that it means is called, wherever it lies."""
+    """The name of the programs that it means, regardless of their folder."""
 
     @classmethod
     def parse(cls, source: str) -> CommandPattern:
-        """`rm`, `rm -rf /`, `git push *`, `text:DROP TABLE`. Raises ValueError with the reason if it is none."""
+        """Parses `rm`, `rm -rf /`, `git push *` or `text:DROP TABLE`; raises ValueError with the reason otherwise."""
         if source[: len(_TEXT)].lower() == _TEXT:
             folded = fold(source[len(_TEXT) :])
             if not folded:
@@ -122,15 +122,15 @@ class CommandPattern(msgspec.Struct, frozen=True):
         return cls(source, words, name=base(posixpath.normpath(words[0])))
 
     def matches(self, program: Program) -> bool:
-        """Is this program certainly one that the pattern means?"""
+        """Whether the pattern certainly matches this program."""
         return self._compare(program, guess=False)
 
     def may_match(self, program: Program) -> bool:
-        """Could it be, given the words that are not known?"""
+        """Whether the pattern could match, given the unknown words."""
         return self._compare(program, guess=True)
 
     def found_in(self, reading: Reading) -> bool:
-        """Does the whole command line hold what the pattern means?"""
+        """Whether the pattern matches the command line as a whole."""
         if self.text:
             return self.text in fold(reading.text) or any(self.matches(program) for program in reading.programs)
         return any(self.matches(program) for program in reading.programs)
@@ -159,7 +159,7 @@ def base(name: str | None) -> str:
 
 
 def options_of(name: str, words: Sequence[str | None]) -> Options:
-    """Options by their meaning, operands in order."""
+    """Returns the options by meaning, and the operands in order."""
     name = base(name)
     meanings = _MEANINGS.get(name, {})
     options: set[str] = set()
@@ -190,7 +190,7 @@ def options_of(name: str, words: Sequence[str | None]) -> Options:
 
 
 def _push(options: set[str], operands: list[str | None]) -> None:
-    """A push has several spellings for overwriting and for deleting."""
+    """Normalizes a push, which has several spellings for overwriting and deleting."""
     if "-f" in options or options & set(_PUSH_FORCES) or any(word and word.startswith("+") for word in operands):
         options |= {"--force", "-f"}
     if "-d" in options or any(word and word.startswith(":") and len(word) > 1 for word in operands):
@@ -202,7 +202,7 @@ def _push(options: set[str], operands: list[str | None]) -> None:
 
 
 def path_of(word: str, cwd: str | None) -> str:
-    """Where a word leads, as seen from `cwd`. All that is in a folder (`*`) counts as the folder."""
+    """Returns where a word leads, relative to `cwd`. Everything in a folder (`*`) counts as the folder."""
     inside = _EVERYTHING_INSIDE.search(word)
     if inside:
         word = word[: inside.start()] or ("/" if word.startswith("/") else ".")
@@ -213,15 +213,16 @@ def path_of(word: str, cwd: str | None) -> str:
     if word[:1] == "~":
         below = posixpath.normpath(word.partition("/")[2] or ".")
         home = word.partition("/")[0]
-        # Whatever the home is, the folders above it are nobody's to delete.
+        # Wherever the home is, the folders above it must not be deleted.
         return "/" if below.startswith("..") else posixpath.normpath(posixpath.join(home, below))
     return re.sub(r"\A//+", "/", posixpath.normpath(word))
 
 
 def _is_one_command(source: str, reading: Reading) -> bool:
-    """Programs of a pattern other than the first are those that it starts in turn (`sudo rm`).
+    """Whether the other programs of a pattern are those that the first one starts (`sudo rm`).
 
-    What it would write says nothing here: `cp` alone writes too, nobody knows where. A redirection is no word of it.
+    Its writes do not count: `cp` alone also writes, to an unknown place. Redirections are not part of the pattern's
+    words.
     """
     return all(program.wrappers for program in reading.programs[1:]) and not re.search(r"[;&|<>\n`]|\$\(", source)
 
@@ -245,7 +246,7 @@ def _operands_match(wanted: Sequence[str | None], given: Options, cwd: str | Non
             found = given.operands[at]
             if (found is None and guess) or (found is not None and fnmatch.fnmatchcase(found, word)):
                 break
-            # Only the value of an option may stand before the word that is looked for: `git -C x push`.
+            # Only the value of an option may precede the word in question: `git -C x push`.
             if not given.leading[at]:
                 return False
             at += 1
@@ -256,7 +257,7 @@ def _operands_match(wanted: Sequence[str | None], given: Options, cwd: str | Non
 
 
 def is_destructive(reading: Reading) -> str | None:
-    """Why this command line would destroy a system, a home or a disk; None if nothing in it says so."""
+    """Returns why this command line would destroy a system, a home or a disk; None if nothing in it would."""
     if _is_fork_bomb(reading.text):
         return "a function that starts itself without end"
     for path in reading.writes:
@@ -269,7 +270,7 @@ def is_destructive(reading: Reading) -> str | None:
 
 
 def _is_fork_bomb(text: str) -> bool:
-    """A function whose own text starts it beside itself: in the background, or at both ends of a pipe."""
+    """Whether a function starts itself in parallel: in the background, or at both ends of a pipe."""
     beside: dict[str, list[int]] = {}
     for found in _BESIDE_ITSELF.finditer(text):
         beside.setdefault(found["name"], []).append(found.start())
@@ -316,7 +317,7 @@ def _destroys(program: Program, reading: Reading) -> str | None:
 
 
 def _find_starts(program: Program) -> bool:
-    """Is a place named, or does find begin where it stands? Places come before the first test."""
+    """Whether a matching place is named, or find starts in the current folder. Places precede the first test."""
     for word in program.words[1:]:
         if word is None or (word[:1] not in ("-", "(", "!") and word):
             return True
@@ -333,7 +334,7 @@ def _find_deletes(program: Program, reading: Reading) -> bool:
 
 
 def risk(reading: Reading) -> Risk:
-    """How carefully a person should look: high for what destroys, rises in rights or reaches others."""
+    """Returns the risk for a person to judge: high for what destroys, gains privileges or affects others."""
     if is_destructive(reading) or _DATABASE.search(fold(reading.text)):
         return "high"
     levels = [_risk_of(program) for program in reading.programs]

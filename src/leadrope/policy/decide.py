@@ -1,7 +1,7 @@
-"""A policy and a call in, a verdict with its reason out. Pure but for the links that a path may be.
+"""Decides on a tool call: a policy and a call in, a verdict with its reason out. Pure, except that it resolves links.
 
-What is forbidden comes first, then what needs approval, then the mode; the strictest word counts. A grant opens what
-the mode would ask for, and nothing else.
+Denials are checked first, then required approvals, then the mode; the strictest verdict counts. A grant allows what the
+mode would ask for, and nothing else.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 Stance = Literal["allow", "ask", "unasked", "deny"]
-"""`unasked`: it would have to be asked for, and nobody is; a grant still opens it, which a plain deny does not."""
+"""`unasked`: an approval would be needed, but nobody can give it; a grant still allows it, unlike a plain deny."""
 _AGENTS_FORM = regex(rf"({'|'.join(SHELL_TOOLS)})\(([^()*]+):\*\)")
 _STANCES: tuple[Stance, ...] = ("allow", "ask", "unasked", "deny")
 
@@ -48,56 +48,56 @@ def _mode(default: Stance, **classes: Stance) -> Mapping[str, Stance]:
     return MappingProxyType({name: classes.get(name, default) for name in every})
 
 
-# A mode is a verdict per class. Three classes are allowed in every mode: `read`; `control`, whose tools touch nothing
-# (a question or a plan is held for a person at a later point of the protocol); and `network`, the web tools, which have
-# a rule of their own (`web`).
+# A mode is a verdict per class. Three classes are allowed in every mode: `read`; `control`, whose tools change nothing
+# (a person answers a question or a plan at a later point of the protocol); and `network`, the web tools, which have a
+# rule of their own (`web`).
 _FREE: dict[str, Stance] = {"read": "allow", "control": "allow", "network": "allow"}
 MODES: Mapping[Mode, Mapping[str, Stance]] = MappingProxyType(
     {
         "plan": _mode("deny", **_FREE),
         "default": _mode("ask", **_FREE),
         "edit": _mode("ask", **_FREE, edit="allow"),
-        # Only while a sandbox holds (`_stance`): what stays inside it needs no question.
+        # Only in a sandbox (`_stance`): what stays inside it needs no approval.
         "sandboxed": _mode("ask", **_FREE, edit="allow", command="allow", agent="allow"),
         "dontAsk": _mode("unasked", **_FREE),
         "full": _mode("allow"),
     }
 )
 _HELD_BY_SANDBOX = ("command", "agent")
-"""What mode `sandboxed` allows because the sandbox holds it, and asks for where none does."""
+"""What mode `sandboxed` allows in a sandbox, and asks for without one."""
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """What holds for one run: what its caller chose, under the rules of all layers."""
+    """The policy of one run: the caller's choices, limited by the rules of all layers."""
 
     mode: Mode
     workspace: tuple[str, ...]
     """Folders in which edits count as inside; the first is the working directory."""
     read_only: tuple[str, ...] = ()
-    """Folders that the caller added to be read: no call writes there, in any mode. Real paths."""
+    """Folders that the caller added for reading: no call may write there, in any mode. Real paths."""
     tools: tuple[str, ...] | None = None
-    """The caller's own list; None means that he named none and every tool may be used."""
+    """The caller's own list; None if the caller gave none, and every tool may be used."""
     disallowed_tools: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
-    """Grants of the user's own: what they cover is not asked for where the mode would."""
+    """The user's own grants: what they cover needs no approval where the mode would ask."""
     grants: tuple[str, ...] = ()
-    """Grants that a person gave at a question, for the rest of this run."""
+    """Grants that a person gave when asked, for the rest of this run."""
     protected: tuple[str, ...] = ()
-    """Further absolute paths that count as `protected_paths`: files of the workspace that git's settings name."""
+    """Further absolute paths that count as `protected_paths`: files of the workspace named by git's settings."""
     agent_sandbox: AgentSandbox = AgentSandbox()
-    """The agent program's own sandbox, as this run asked for it."""
+    """The agent's own sandbox, as configured for this run."""
     rules: EffectivePolicy = EffectivePolicy()
 
     @property
     def never_asks(self) -> bool:
-        """Nobody is asked anything: no approval, no question, no plan."""
+        """Whether nobody is ever asked: no approvals, no questions, no plans."""
         return self.rules.on_ask == "deny" or "dontAsk" in (self.mode, *self.rules.permission_mode)
 
 
 def decide(
     policy: Policy, call: ToolCall, facts: Facts | None = None, *, resolve: paths.Resolve = paths.resolved
 ) -> Verdict:
-    """The verdict on one call, with the rule that said it, its layer and how a command was read."""
+    """Returns the verdict on one call, with the deciding rule, its layer and how a command was read."""
     facts = facts or Facts()
     home = facts.home or paths.user_home()
     look = Look(call, paths.Ground(policy.workspace, home=home, cwd=call.cwd, resolve=resolve))
@@ -112,7 +112,7 @@ def decide(
 
 
 def class_of_call(call: ToolCall, workspace: tuple[str, ...], *, resolve: paths.Resolve = paths.resolved) -> ToolClass:
-    """The tool's class, with an edit told inside from outside. An edit without a path is outside."""
+    """Returns the tool's class, with edits divided into inside and outside. An edit without a path is outside."""
     return Look(call, paths.Ground(workspace, home="/", cwd=call.cwd, resolve=resolve)).kind
 
 
@@ -120,7 +120,7 @@ def _judge(policy: Policy, look: Look, facts: Facts) -> Verdict:
     found = _by_caller(policy, look)
     if isinstance(found, Deny):
         return found
-    # Every rule is heard before an ask counts: a later one may deny.
+    # All rules are checked before an ask counts: a later one may deny.
     if agent_sandbox.leaves(look.call) and (policy.agent_sandbox.is_enabled or not facts.sandboxed):
         found = found or Ask("agent_sandbox", "it asks to run outside of the agent's own sandbox", "run")
     for verdict in _by_rules(policy, look, facts):
@@ -128,17 +128,17 @@ def _judge(policy: Policy, look: Look, facts: Facts) -> Verdict:
             return verdict
         found = found or verdict
     by_mode = _by_modes(policy, look, facts)
-    # An approval rule names the reason better than a mode that would have asked anyway.
+    # An approval rule gives a better reason than a mode that would have asked anyway.
     return stricter(found, by_mode) if found is not None else by_mode
 
 
 def _by_caller(policy: Policy, look: Look) -> Ask | Deny | None:
-    """The run's own lists of tools."""
+    """Checks the run's own lists of tools."""
     tool, asked = look.call.name, None
     for entry in policy.disallowed_tools:
         pattern = _readable(entry)
         if pattern is None:
-            # Written for the agent, in a form that is not ours: it limits the tool, nobody here knows how.
+            # In the agent's own format: it limits the tool in a way that is unknown here.
             if _names(entry, tool):
                 asked = asked or Ask("disallowed_tools", f"{entry} limits {tool} in this run", "run")
         elif (match := pattern.touches(look)) == "yes":
@@ -193,12 +193,12 @@ def _by_rules(policy: Policy, look: Look, facts: Facts) -> list[Ask | Deny]:
 
 
 def _trusts_sandbox(policy: Policy) -> bool:
-    """Mode `sandboxed` leaves every command to the sandbox; the others want to know at least what is started."""
+    """Whether the sandbox alone is trusted: in mode `sandboxed`. Other modes need to know at least what is started."""
     return policy.mode == "sandboxed" and policy.rules.opaque != "deny"
 
 
 def _by_web(rules: EffectivePolicy, look: Look, facts: Facts) -> Iterator[Ask | Deny]:
-    """An address that no web tool may reach, whatever the rule `web` says."""
+    """Denies addresses that no web tool may reach, whatever the rule `web` says."""
     if look.kind != "network":
         return
     from leadrope.policy import web  # noqa: PLC0415  # most calls reach no network
@@ -208,7 +208,7 @@ def _by_web(rules: EffectivePolicy, look: Look, facts: Facts) -> Iterator[Ask | 
 
 
 def _by_reading(policy: Policy, look: Look, facts: Facts) -> Ask | Deny | None:
-    """What cannot be read, and what can be read but is not known."""
+    """Judges commands that cannot be read, or that start unknown programs."""
     reading, rules = look.reading, policy.rules
     layer = rules.layer_of("opaque")
     if reading is None or reading.is_clean:
@@ -217,7 +217,7 @@ def _by_reading(policy: Policy, look: Look, facts: Facts) -> Ask | Deny | None:
         if facts.sandboxed and _trusts_sandbox(policy):
             return None
         return _unread(rules, "opaque", f"the command cannot be read: {reading.opaque[0]}", layer, facts)
-    # A program that is not known here does what `make` and `npm test` do: whatever its sandbox allows.
+    # An unknown program does what `make` and `npm test` do: whatever its sandbox allows.
     if rules.opaque != "deny" and (facts.sandboxed or _granted(policy, look, by_name=False)):
         return None
     return _unread(rules, "opaque", reading.unknown[0], layer, facts)
@@ -232,7 +232,7 @@ def _verdict(policy: Policy, look: Look, rule: Rule, finding: Finding, facts: Fa
         return Ask(rule.name, finding.reason, layer)
     if facts.sandboxed and (rule.is_held_by_sandbox or _trusts_sandbox(policy)):
         return None
-    # Whoever grants a program that is not known here by its words has granted what it writes as well.
+    # A grant for an unknown program, by its words, also covers what it writes.
     is_unknown = look.reading is not None and look.reading.unknown and not look.reading.extras
     if rule.name in ("protected_paths", "workspace_only") and is_unknown and _granted(policy, look, by_name=False):
         return None
@@ -240,7 +240,7 @@ def _verdict(policy: Policy, look: Look, rule: Rule, finding: Finding, facts: Fa
 
 
 def _unread(rules: EffectivePolicy, rule: str, why: str, layer: str, facts: Facts) -> Ask | Deny | None:
-    """What is not known about a command, where rules look at commands: ask, or deny if there is nobody to ask."""
+    """Judges what is unknown about a command, if rules check commands: ask, or deny if nobody can be asked."""
     if rules.opaque == "sandbox" and facts.sandboxed:
         return None
     if rules.opaque == "deny":
@@ -253,7 +253,7 @@ def _unread(rules: EffectivePolicy, rule: str, why: str, layer: str, facts: Fact
 
 
 def _by_modes(policy: Policy, look: Look, facts: Facts) -> Verdict:
-    """The run's own mode, under every mode that a layer has named as the most it may be."""
+    """Applies the run's own mode, limited by every mode that a layer has set as the maximum."""
     own = _stance(policy.mode, look, facts)
     if own in ("ask", "unasked") and agent_sandbox.is_held(policy.agent_sandbox, look):
         verdict: Verdict = Allow("agent_sandbox", "it runs in the agent's own sandbox", "run")
@@ -262,7 +262,7 @@ def _by_modes(policy: Policy, look: Look, facts: Facts) -> Verdict:
     else:
         verdict = _as_verdict(own, policy.mode, look, "run")
     for mode in policy.rules.permission_mode:
-        # A grant opens the run's own mode, not a layer's.
+        # A grant extends the run's own mode, not a layer's.
         layer = policy.rules.layer_of("permission_mode", mode)
         verdict = stricter(verdict, _as_verdict(_stance(mode, look, facts), mode, look, layer))
     return verdict
@@ -271,7 +271,7 @@ def _by_modes(policy: Policy, look: Look, facts: Facts) -> Verdict:
 def _stance(mode: Mode, look: Look, facts: Facts) -> Stance:
     kind = "read" if look.only_reads(facts) else look.kind
     if facts.is_request:
-        kind = "other"  # it can change what it reaches, which a web tool cannot
+        kind = "other"  # unlike a web tool, it can change what it reaches
     if mode == "sandboxed" and kind in _HELD_BY_SANDBOX and not facts.sandboxed:
         return "ask"
     return MODES[mode][kind]
@@ -287,7 +287,7 @@ def _as_verdict(stance: Stance, mode: Mode, look: Look, layer: str) -> Verdict:
 
 
 def _if_nobody_is_asked(policy: Policy, verdict: Ask) -> Verdict:
-    """An ask is a no where a layer says so, or where a mode is in force that never asks."""
+    """Turns an ask into a denial if a layer requires that, or the mode never asks."""
     if not policy.never_asks:
         return verdict
     why = "on_ask = deny" if policy.rules.on_ask == "deny" else "mode dontAsk"
@@ -295,11 +295,11 @@ def _if_nobody_is_asked(policy: Policy, verdict: Ask) -> Verdict:
 
 
 def _granted(policy: Policy, look: Look, *, by_name: bool = True) -> Allow | None:
-    """The first list of grants that covers the call.
+    """Returns a grant from the first list that covers the call.
 
-    A pattern grants what it covers whole: `Bash(git *)` is not an approval of `git status && rm x`, nor of what cannot
-    be read. A tool that is granted by its name alone still asks outside of the workspace, and says nothing about a
-    program that is not known.
+    A pattern must cover the whole call: `Bash(git *)` does not approve `git status && rm x`, nor a command that cannot
+    be read. A tool that is granted only by its name still needs approval outside of the workspace, and such a grant
+    does not cover unknown programs.
     """
     by_name = by_name and look.kind != "edit_outside"
     lists = (
@@ -318,18 +318,20 @@ def _granted(policy: Policy, look: Look, *, by_name: bool = True) -> Allow | Non
 
 
 def _is_ordinary(look: Look) -> bool:
-    """A pattern that was granted at a question stands for calls like the one that was seen there: not for a risky one,
-    nor for one that writes elsewhere.
+    """Whether a grant given on request may cover this call.
+
+    Such a grant stands for calls like the one that was approved: not for risky ones, nor for writes outside of the
+    workspace.
     """
     if look.reading is None:
         return True
-    from leadrope.policy import commands  # noqa: PLC0415  # with the tables of programs behind it
+    from leadrope.policy import commands  # noqa: PLC0415  # loads the tables of programs
 
     return commands.risk(look.reading) != "high" and all(map(look.ground.holds, look.written))
 
 
 def _readable(entry: str) -> patterns.ToolPattern | None:
-    """Also of the agent's own form for the first words of a command: `Bash(git push:*)` is `Bash(git push *)`."""
+    """Parses an entry, also in the agent's own form for command prefixes: `Bash(git push:*)` is `Bash(git push *)`."""
     if found := _AGENTS_FORM.fullmatch(entry.strip()):
         entry = f"{found[1]}({found[2]} *)"
     try:
@@ -339,7 +341,7 @@ def _readable(entry: str) -> patterns.ToolPattern | None:
 
 
 def _names(entry: str, tool: str) -> bool:
-    """Does a caller's entry speak of this tool? Also for an entry in a form that is not ours."""
+    """Whether a caller's entry names this tool, even if it is not in our format."""
     name = entry.split("(", 1)[0].strip()
     if name == tool:
         return True

@@ -1,4 +1,4 @@
-"""What one rule has to say about a call."""
+"""The result of checking one rule against a call."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """`unknown`: a part of the command that the rule needs is not known."""
+    """`unknown` means that a part of the command that the rule needs is unknown."""
 
     word: Literal["deny", "ask", "unknown"]
     reason: str
     entry: Any = None
-    """The part of the rule's value that said it, to tell its layer."""
+    """The part of the rule's value that matched, to find its layer."""

@@ -1,7 +1,7 @@
-"""What git's settings make git run: the files that they name, and whether a command that only reads runs any. Pure.
+"""The programs that git's settings name: their files, and whether a reading command starts any. Pure.
 
-Git takes programs from its settings: hooks, filters, drivers, helpers, aliases, editors. A file of the workspace that
-is named there runs the next time the user calls git, so whoever writes it needs approval.
+Git takes programs from its settings: hooks, filters, drivers, helpers, aliases, editors. A workspace file that is named
+there runs the next time the user calls git, so writing it needs approval.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ COMMANDS = (
     *("remote.*.receivepack", "remote.*.uploadpack", "sendemail.*cmd", "sequence.editor", "submodule.*.update"),
     *("tar.*.command", "trailer.*.cmd", "trailer.*.command", "uploadpack.packobjectshook"),
 )
-"""Settings whose value is a command line, or may be one."""
+"""Settings whose value is, or may be, a command line."""
 
-# What `git status`, `git diff`, `git log` and `git show` run by themselves. No pager: their output is no terminal.
+# What `git status`, `git diff`, `git log` and `git show` run by themselves. No pager: their output is not a terminal.
 READING = (
     *("core.fsmonitor", "diff.external", "diff.*.command", "diff.*.textconv"),
     *("filter.*.clean", "filter.*.process", "filter.*.smudge"),
@@ -44,7 +44,7 @@ READING = (
 FORMATS = ("format.pretty", "pretty.*")
 _OFF = ("false", "no", "off", "0", "")
 _LFS = regex(r"git-lfs (?:clean -- %f|smudge(?: --skip)? -- %f|filter-process(?: --skip)?)")
-"""What `git lfs install` writes; a program of the system."""
+"""What `git lfs install` writes; it runs a program of the system."""
 
 _WRAPPERS = frozenset({"env", "exec", "command", "nice", "time", "sudo"})
 _INTERPRETERS = regex(r"(?:ba|da|k|z)?sh|python[\d.]*|node|deno|bun|ruby|perl|php|uv|npx|tsx")
@@ -52,21 +52,21 @@ _SEPARATORS = regex(r"&&|\|\||[;|&()\n]")
 
 
 Setting = tuple[str, str | None, str]
-"""Its name as git prints it, its value, and the file that says it (empty: none does)."""
+"""The name as git prints it, the value, and the file that contains it (empty if none does)."""
 
 
 class NamedByGit(msgspec.Struct, frozen=True, kw_only=True):
-    """Absolute paths that settings name, whether or not they exist."""
+    """Absolute paths named by settings, whether or not they exist."""
 
     files: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
-    """Further files of settings."""
+    """Further settings files."""
     folders: tuple[str, ...] = ()
-    """Of hooks."""
+    """Folders of hooks."""
 
 
 def named(settings: Iterable[Setting], *, top: str, home: str) -> NamedByGit:
-    """What the settings name by path. `top` is the folder that git runs its programs in."""
+    """Returns the paths that the settings name. `top` is the folder in which git runs its programs."""
     files: dict[str, None] = {}
     includes: dict[str, None] = {}
     folders: dict[str, None] = {}
@@ -85,17 +85,17 @@ def named(settings: Iterable[Setting], *, top: str, home: str) -> NamedByGit:
 
 
 def runs_by_reading(settings: Iterable[Setting]) -> str | None:
-    """The first setting by which a command that only reads would start a program; None: there is none."""
+    """Returns the first setting that makes a reading command start a program; None if there is none."""
     shows_signatures = False
     for name, given, _ in settings:
         value = (given if given is not None else "true").strip()
         is_on = value.lower() not in _OFF
         if _is(name, READING) and is_on and not _LFS.fullmatch(value):
             return name
-        # Objects that are missing in a partial clone are fetched when they are needed, also by `git show`.
+        # Objects missing in a partial clone are fetched when needed, also by `git show`.
         if name == "extensions.partialclone" or fnmatch.fnmatchcase(name, "remote.*.promisor"):
             return name
-        # A format may ask for signatures, which the signing program checks.
+        # A format may include signatures, which the signing program verifies.
         if _is(name, FORMATS) and "%g" in value.lower():
             return name
         if name == "log.showsignature":
@@ -104,18 +104,18 @@ def runs_by_reading(settings: Iterable[Setting]) -> str | None:
 
 
 def may_start(name: str) -> bool:
-    """Is this a setting that names a program, or leads to hooks or to further settings?"""
+    """Whether this setting names a program, or leads to hooks or to further settings."""
     return _is(name, (*COMMANDS, *FOLDERS, *INCLUDES, *READING))
 
 
 def hooks_path(settings: Iterable[Setting], *, top: str, home: str) -> str | None:
-    """The last word on where hooks are; None: in the git folder."""
+    """Returns the last value of the hooks path; None if hooks are in the git folder."""
     found = [value for name, value, _ in settings if name == "core.hookspath" and value]
     return _absolute(found[-1], top, home) if found else None
 
 
 def _is(name: str, patterns: tuple[str, ...]) -> bool:
-    # A plain name is compared as it is: to compile them all takes longer than git itself.
+    # A plain name is compared directly: compiling all of them takes longer than git itself.
     name = name.lower()
     return any(fnmatch.fnmatchcase(name, pattern) if "*" in pattern else name == pattern for pattern in patterns)
 
@@ -127,7 +127,7 @@ def _absolute(path: str, folder: str, home: str) -> str:
 
 
 def _programs(command: str) -> Iterator[str]:
-    """The words of a command line that are programs, or scripts of an interpreter, and could be files of a folder."""
+    """Yields the programs and interpreter scripts in a command line that may be files of a folder."""
     for piece in _SEPARATORS.split(command):
         try:
             words = shlex.split(piece)

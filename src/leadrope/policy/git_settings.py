@@ -1,8 +1,8 @@
-"""Which changes of a repository's git settings may outlive an agent; pure, and no where what is not listed here.
+"""Which changes of a repository's git settings may persist after an agent has ended; unlisted ones may not. Pure.
 
-Almost every part of git can be told to start a program: a monitor of files, a pager, an editor, a filter, a helper for
-passwords, another address. So only what can be named as harmless is kept, value by value. An address that the user has
-set is not changed either: the next `git push` would go elsewhere.
+Almost every part of git can be configured to start a program: a file system monitor, a pager, an editor, a filter, a
+credential helper, a transport. So only changes that are known to be harmless are kept, value by value. A URL that the
+user has set is not changed either: the next `git push` would go elsewhere.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import msgspec
 from leadrope.regex import regex
 
 Values = tuple[str | None, ...]
-"""All values of one name, in their order; None is a name without a value."""
+"""All values of one name, in order; None is a name without a value."""
 Settings = Mapping[str, Values]
-"""By name as git prints it: `remote.origin.url`, with section and variable in small letters."""
+"""By name as git prints it: `remote.origin.url`, with section and variable in lower case."""
 
 MOST_CHANGES = 200
-"""A new clone has five settings, a repository with a hundred branches two hundred. Each one costs a call of git."""
+"""A new clone has five settings, a repository with a hundred branches two hundred. Each change costs a call of git."""
 _LONGEST = 2048
 
 _BOOL = frozenset({"true", "false", "yes", "no", "on", "off", "1", "0"})
@@ -54,14 +54,14 @@ _PLAIN: Mapping[str, frozenset[str]] = {
     "rebase.updaterefs": _BOOL,
     "rerere.enabled": _BOOL,
 }
-"""Read by git as a word of these, and as nothing else."""
+"""Settings that git reads as one of these words, and as nothing else."""
 
-# Of a name only what a branch or remote is called in ordinary life: no blank, no quote, nothing above its folder.
+# Only ordinary names of branches and remotes: no space, no quote, nothing that leads above its folder.
 _NAME = regex(r"(?!.*\.\.)[\w][\w./+@#=-]{0,199}")
 _REF = regex(r"refs/(?!.*\.\.)[\w./+@#=*-]{1,200}")
 _REFSPEC = regex(r"\+?refs/(?!.*\.\.)[\w./*-]{1,200}:refs/(?:remotes|tags)/(?!.*\.\.)[\w./*-]{1,200}")
 # A host that begins with a dash would be an option of ssh. `x::y` starts a program git-remote-x. A path is a repository
-# whose hooks a push starts, and the agent may have made it.
+# whose hooks run on a push, and the agent may have created it.
 _ADDRESS = regex(
     r"(?:https?|ssh|git)://(?:\w[\w.~%+-]*(?::[\w.~%+!*-]*)?@)?(?:\w[\w.-]*|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?(?:/[\w./~%+@=&?,-]*)?"
     r"|\w[\w.+-]*@\w[\w.-]*:[\w./~][\w./~%+@-]*",
@@ -79,7 +79,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def judged(before: Settings, after: Settings) -> tuple[Change, ...]:
-    """Every difference between the two, and what is to become of it."""
+    """Returns every difference between the two, and whether it is kept."""
     rules = _Rules(before, after)
     names = [name for name in dict.fromkeys((*before, *after)) if before.get(name, ()) != after.get(name, ())]
     found: list[Change] = []
@@ -115,7 +115,7 @@ class _Rules:
             return False
         was, is_now = self._subsections
         if f"{section}.{inner}" in was and f"{section}.{inner}" not in is_now:
-            return True  # the branch, the remote, the submodule as a whole is gone
+            return True  # the branch, remote or submodule was removed as a whole
         return part(inner, variable)
 
     def _remote(self, remote: str, variable: str) -> bool:
@@ -124,7 +124,7 @@ class _Rules:
             is_new = f"remote.{remote}" not in self._subsections[0]
             return is_new and (self._is_moved("remote", variable, name) or self._all(name, _ADDRESS))
         if f"remote.{remote}" not in self._subsections[0] and not self._is_remote(remote):
-            return False  # without its address the rest says nothing
+            return False  # without its URL the rest means nothing
         if variable == "fetch":
             return self._all(name, _REFSPEC)
         if variable in ("prune", "prunetags"):
@@ -151,18 +151,18 @@ class _Rules:
         return variable == "update" and self._words(name, frozenset({"checkout", "rebase", "merge", "none"}))
 
     def _is_remote(self, remote: str) -> bool:
-        """A word that names no remote is taken for an address."""
+        """Whether the word names a remote; git takes any other word for a URL."""
         is_new = f"remote.{remote}" not in self._subsections[0]
         return bool(self._after.get(f"remote.{remote}.url")) and (not is_new or self.allow(f"remote.{remote}.url"))
 
     def _is_mine(self, remote: str) -> bool:
-        """A remote of the user's, be it under another name."""
+        """Whether the remote is one of the user's, possibly under another name."""
         urls = self._after.get(f"remote.{remote}.url")
         is_old = f"remote.{remote}" in self._subsections[0]
         return self._is_remote(remote) and (is_old or urls in self._all_values("remote", "url"))
 
     def _is_moved(self, section: str, variable: str, name: str) -> bool:
-        """`branch -m` and `remote rename` take what was said along."""
+        """Whether `branch -m` or `remote rename` has moved this setting along."""
         values = self._after.get(name, ())
         return not values or values in self._all_values(section, variable)
 

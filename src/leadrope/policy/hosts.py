@@ -1,4 +1,4 @@
-"""The host that an address leads to, and host patterns. Knows nothing of tools; reaches no network."""
+"""The host that a URL leads to, and host patterns. Does not use the network."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _PATTERN = regex(r"(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*")
 
 
 def host_of(url: object) -> str | None:
-    r"""The host, lower case and without a final dot; None where two readers could disagree about it.
+    r"""Returns the host in lower case without a final dot; None if two parsers could disagree about it.
 
     >>> host_of("https://example.com@evil.test/")
     'evil.test'
     >>> host_of("https://example.com\\@evil.test/") is None
     True
     """
-    # A backslash is a slash to browsers and a letter to others; control characters and spaces are dropped by some.
+    # A backslash is a slash to browsers and an ordinary character to others; some drop control characters and spaces.
     if not isinstance(url, str) or re.search(r"[\\\s\x00-\x1f\x7f]", url):
         return None
     try:
@@ -42,9 +42,9 @@ def _normal(host: str) -> str | None:
             return None
     host = host.lower().removesuffix(".")
     if not _NAME.fullmatch(host):
-        return None  # also letters outside of ASCII: what they become is the resolver's choice
+        return None  # also for non-ASCII letters: what they become is up to the resolver
     if re.fullmatch(r"[0-9]+|0x[0-9a-f]*", host.rpartition(".")[2]):
-        # 127.1 and 0x7f.1 are 127.0.0.1 to some readers.
+        # Some parsers read 127.1 and 0x7f.1 as 127.0.0.1.
         try:
             return ipaddress.IPv4Address(host).compressed
         except ValueError:
@@ -53,7 +53,7 @@ def _normal(host: str) -> str | None:
 
 
 def check(text: str) -> str:
-    """A host pattern in its normal form: `example.com`, `*.example.com`, an address."""
+    """Normalizes a host pattern: `example.com`, `*.example.com`, or an address."""
     low = text.strip().lower()
     if "://" in low or "/" in low:
         found = host_of(low if "://" in low else f"http://{low}")
@@ -75,12 +75,15 @@ def check(text: str) -> str:
 
 
 def admits(pattern: str, host: str) -> bool:
-    """For lists of what is allowed: `example.com` is that host alone, `*.example.com` the hosts below it."""
+    """Whether a pattern of an allow list covers the host.
+
+    `example.com` covers only that host, `*.example.com` the hosts below it.
+    """
     pattern = pattern.lower().removesuffix(".")
     return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
 
 
 def blocks(pattern: str, host: str) -> bool:
-    """For lists of what is not: a host, and every host below it."""
+    """Whether a pattern of a block list covers the host: the named host and every host below it."""
     pattern = pattern.lower().removesuffix(".")
     return admits(pattern, host) or host.endswith("." + pattern)

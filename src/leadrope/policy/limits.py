@@ -1,4 +1,4 @@
-"""A run's own limits and its policy's caps. Knows the numbers only; the clocks and the meter are runtime's."""
+"""A run's own limits, and the caps of its policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RULE_OF = {
     "memory_mb": "max_memory_mb",
     "budget_usd": "max_budget_usd",
 }
-"""The limits that a policy caps, each with its rule."""
+"""The limits that a policy caps, with the rule for each."""
 _WORDS = {
     "idle_s": ("an idle timeout of", "no idle timeout", "s"),
     "wall_s": ("a wall clock of", "no wall clock", "s"),
@@ -28,20 +28,20 @@ _UNIT = {"idle_s": 1000, "wall_s": 1000, "approval_s": 1000}
 
 
 def asked(limits: Limits) -> dict[str, float | None]:
-    """What was asked for, limit by limit; None: explicitly no limit. What was left open is missing."""
+    """Returns the requested limits; None means explicitly no limit. Limits that were not requested are missing."""
     found = {name: getattr(limits, name) for name in RULE_OF}
     return {name: None if value in (0, "none") else float(value) for name, value in found.items() if value is not None}
 
 
 def lifted(limits: Limits) -> frozenset[str]:
-    """The rules whose shipped value is only a default here: the run's caller has asked for a value of his own."""
+    """Returns the rules whose shipped value is only a default here, because the caller has requested a value."""
     return frozenset(RULE_OF[name] for name in asked(limits))
 
 
 def capped(limits: Limits, rules: EffectivePolicy) -> Limits:
-    """The run's clocks, memory and budget, none of them above what the policy allows.
+    """Returns the run's timeouts, memory and budget, limited to what the policy allows.
 
-    A clock that is off (0) or left open (None) is as long as can be, so a cap sets it.
+    A timeout that is off (0) or not set (None) is unlimited, so a cap applies.
     """
     caps = {name: _cap(name, rules) for name in RULE_OF}
     wanted = asked(limits)
@@ -50,7 +50,7 @@ def capped(limits: Limits, rules: EffectivePolicy) -> Limits:
 
 
 def lowered(limits: Limits, rules: EffectivePolicy) -> Iterator[str]:
-    """Each cap that lowers what was asked for, in words: `the policy (project) allows 120 s`."""
+    """Describes each cap that lowers a requested limit: `the policy (project) allows 120 s`."""
     for name, value in asked(limits).items():
         cap = _cap(name, rules)
         if cap is not None and (value is None or value > cap):

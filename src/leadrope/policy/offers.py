@@ -1,4 +1,4 @@
-"""What a person who is asked should know: how risky a call is, and which pattern may be granted instead of it."""
+"""What to show a person who is asked: how risky a call is, and which pattern could be granted instead."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from leadrope.policy.shell.words import names
 from leadrope.policy.verdicts import Verdict
 from leadrope.regex import regex
 
-# Their first words say what they do; a grant of all that one of them can do is never offered.
+# Their first words decide what they do; a grant for everything that one of them can do is never offered.
 _FAMILIES = names(
     """git npm pnpm yarn bun npx cargo go docker podman kubectl helm uv uvx pip pip3 pipx poetry hatch make just task
     rake mix dotnet swift gh glab gradle gradlew mvn bundle composer rails terraform tofu ansible aws gcloud az nx turbo
     lerna bazel cmake ctest deno python python3 node ruby perl php java bash sh zsh systemctl apt
     apt-get brew"""
 )
-# What they do depends on their words alone, and some of it is not ordinary: send files away, end a stranger's process.
+# Their words alone decide what they do, which includes unusual things: sending files away, ending another process.
 _NEVER = names("curl wget http https xh nc ssh scp sftp rsync kill pkill killall chmod chown chgrp mount")
 # Words that only lead to the word that matters.
 _LEADING = frozenset(("run", "exec", "compose", "tool", "-m", "x", "dlx"))
@@ -28,9 +28,9 @@ _PLAIN = regex(r"[A-Za-z0-9_@./:+-]+")
 
 
 def risk_of(call: ToolCall, workspace: tuple[str, ...]) -> Risk:
-    """How much could go wrong, for the eye of whoever is asked; it decides nothing."""
-    from leadrope.policy import commands  # noqa: PLC0415  # the shell's parser, only where there is a command
-    from leadrope.policy.shell import reader  # noqa: PLC0415  # the shell's parser, only where there is a command
+    """Estimates the risk, to help the person who is asked; it has no effect on decisions."""
+    from leadrope.policy import commands  # noqa: PLC0415  # loads the shell parser, which only commands need
+    from leadrope.policy.shell import reader  # noqa: PLC0415  # loads the shell parser, which only commands need
 
     kind = class_of_call(call, workspace)
     command = call.input.get("command")
@@ -42,10 +42,10 @@ def risk_of(call: ToolCall, workspace: tuple[str, ...]) -> Risk:
 
 
 def offered(policy: Policy, call: ToolCall, verdict: Verdict) -> str:
-    """The pattern to offer at a question; empty where a grant would not answer it.
+    """Returns the pattern to offer with an approval request; empty if a grant would not answer it.
 
-    A grant answers the question of the run's own mode. It is not offered for what is risky, because the next call
-    that it covers is not looked at by anyone.
+    A grant answers a request of the run's own mode. None is offered for risky calls, because nobody checks the next
+    call that it covers.
     """
     if not verdict.rule.startswith("mode:") or verdict.layer != "run" or risk_of(call, policy.workspace) == "high":
         return ""
@@ -53,9 +53,9 @@ def offered(policy: Policy, call: ToolCall, verdict: Verdict) -> str:
 
 
 def pattern_for(look: Look) -> str:
-    """A pattern that covers this call and its likes (`npm test --watch` gives `Bash(npm test *)`); empty: none.
+    """Returns a pattern for this call and similar ones (`Bash(npm test *)` for `npm test --watch`), or an empty string.
 
-    Only a command that is read cleanly and is one program gets one.
+    Only a command that was read cleanly and consists of one program gets one.
     """
     reading = look.reading
     if look.command is None or reading is None or not reading.is_clean or len(reading.programs) != 1:

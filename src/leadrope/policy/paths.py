@@ -1,4 +1,4 @@
-"""Paths as an agent writes them: inside or outside of a workspace, and matched by a glob. Knows no tools, no modes."""
+"""Paths as an agent writes them: whether they are inside of a workspace, and whether they match a glob."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from leadrope.regex import regex
 
 Resolve = Callable[[str], str]
 
-# The kernel opens no longer path (PATH_MAX); nobody has to look through it.
+# The kernel opens no longer path (PATH_MAX), so longer ones need not be examined.
 MAX_LENGTH = 4096
 
 
 def resolved(path: str) -> str:
-    """With every link followed; `/`, which is outside of every folder, for a path that is exchanged all the time.
+    """Resolves all links; returns `/`, which is outside of every folder, for a path that keeps changing.
 
-    As it is written where a link on the way cannot be read (`/proc/1/root`) or the name is not one that the system
-    knows: it is compared by its text in that case.
+    If a link on the way cannot be read (`/proc/1/root`), or the system does not accept the name, the path is returned
+    as written and compared by its text.
     """
     try:
         return real_path(path)
@@ -32,7 +32,7 @@ def resolved(path: str) -> str:
 
 
 def is_inside(path: str, roots: Iterable[str], *, cwd: str, resolve: Resolve = resolved) -> bool:
-    """True if `path`, as seen from `cwd` and with every link followed, is one of `roots` or below one.
+    """True if `path`, relative to `cwd` and with every link resolved, is one of `roots` or below one.
 
     A path that cannot be understood (empty, a NUL byte, a `~` that only a shell would expand) is outside.
     """
@@ -43,7 +43,7 @@ def is_inside(path: str, roots: Iterable[str], *, cwd: str, resolve: Resolve = r
 
 
 def _below(path: str, root: str) -> str | None:
-    """The part of `path` below `root` ("" for the root itself), or None."""
+    """Returns the part of `path` below `root` ("" for the root itself), or None."""
     if path == root:
         return ""
     start = root.rstrip(os.sep) + os.sep
@@ -51,7 +51,7 @@ def _below(path: str, root: str) -> str | None:
 
 
 def is_below(path: str, root: str) -> bool:
-    """Is an absolute path this folder, or in it? By its text."""
+    """Whether an absolute path is this folder or below it, compared as text."""
     return _below(path, root) is not None
 
 
@@ -60,10 +60,10 @@ def user_home() -> str:
 
 
 class Ground:
-    """Where paths are seen from: the workspace's folders, the working directory, the user's home."""
+    """What paths are relative to: the workspace's folders, the working directory, the user's home."""
 
     def __init__(self, roots: Sequence[str], *, home: str, cwd: str | None = None, resolve: Resolve = resolved) -> None:
-        """`cwd` is the folder that the agent's shell is in, the first of the workspace's where nobody said."""
+        """`cwd` is the folder of the agent's shell; by default the first folder of the workspace."""
         self.cwd = os.path.join(roots[0], cwd) if cwd else roots[0]
         self.home = home
         self._resolve = resolve
@@ -71,12 +71,12 @@ class Ground:
 
     @functools.cached_property
     def roots(self) -> tuple[str, ...]:
-        """As written and with links followed: a path is compared in both spellings."""
+        """The folders as written and with links resolved: a path is compared in both spellings."""
         written = (os.path.normpath(root) for root in self._roots)
         return tuple(dict.fromkeys((*written, *map(self._resolve, self._roots))))
 
     def spellings(self, path: str, *, cwd: str | None = None) -> tuple[str, ...]:
-        """The path made absolute: as its text says, and with every link followed. () for what is no path."""
+        """Returns the absolute path as written and with every link resolved; () for text that is not a path."""
         if not path or "\0" in path or len(path) > MAX_LENGTH:
             return ()
         if path == "~" or path.startswith("~/"):
@@ -84,23 +84,23 @@ class Ground:
         if cwd is not None and (cwd == "~" or cwd.startswith("~/")):
             cwd = self.home + cwd[1:]
         joined = os.path.join(self.cwd, cwd or "", path)
-        # realpath gets the text before `..` is folded: link/.. is the parent of the link's target.
+        # realpath gets the text before `..` is normalized: link/.. is the parent of the link's target.
         return tuple(dict.fromkeys((os.path.normpath(joined), self._resolve(joined))))
 
     def is_inside(self, path: str, *, cwd: str | None = None) -> bool:
         return self.holds(self.spellings(path, cwd=cwd))
 
     def holds(self, spellings: Sequence[str]) -> bool:
-        """Is the place behind the links inside of the workspace?"""
+        """Whether the resolved path is inside of the workspace."""
         return bool(spellings) and any(_below(spellings[-1], root) is not None for root in self.roots)
 
 
 class Glob:
-    """A path pattern: `*` and `?` stay inside a name, `**` crosses folders, `name/` is a folder and all below it.
+    """A path pattern: `*` and `?` stay within a name, `**` crosses folders, `name/` is a folder and all below it.
 
-    A relative one is anchored at the workspace's folders, `/x` at the root, `~/x` at the home. A floating one (the
-    entries of path lists) also matches outside of the workspace, at any depth, and without regard to case; if it is a
-    single name it matches at any depth inside too.
+    A relative pattern is anchored at the workspace's folders, `/x` at the root, `~/x` at the home. A floating one (the
+    entries of path lists) also matches outside of the workspace, at any depth and ignoring case; a single name also
+    matches at any depth inside.
     """
 
     __slots__ = ("_base", "_body", "_floating", "_names", "_single", "text")
@@ -118,13 +118,13 @@ class Glob:
         self._single = "/" not in body.rstrip("/")
 
     def matches(self, path: str, ground: Ground) -> bool:
-        """Does one absolute spelling of a path match?"""
+        """Whether one absolute spelling of a path matches."""
         if self._base == "absolute":
             return self._fits(path.lstrip("/"))
         if self._base == "home":
             rest = _below(path, ground.home)
             return rest is not None and self._fits(rest)
-        # Inside a workspace only the part below its root counts: a checkout under ~/.claude/worktrees is no secret.
+        # Inside a workspace only the part below its root counts: a checkout under ~/.claude/worktrees is not a secret.
         inside = [rest for root in ground.roots if (rest := _below(path, root)) is not None]
         if not inside:
             return self._floating and self._fits(path.lstrip("/"), anywhere=True)
@@ -135,14 +135,14 @@ class Glob:
 
     @property
     def is_anywhere(self) -> bool:
-        """A single name, or one after `**/`: it may lie in every folder."""
+        """Whether it is a single name, alone or after `**/`, which may occur in any folder."""
         return self._floating and (self._single or self._names[:1] == ("**",))
 
     def overlaps(self, path: str, ground: Ground, *, below: bool = False, dots: bool = True) -> bool:
-        """Could something match both this pattern and `path`, an absolute path that may itself be a pattern?
+        """Whether something could match both this pattern and `path`, an absolute path that may itself be a pattern.
 
-        `below`: everything below `path` counts too. `dots`: its stars also stand for names that begin with a dot, as
-        the shell's do not. Never says no where the answer is yes.
+        With `below`, everything below `path` counts too. With `dots`, its stars also match names that begin with a dot,
+        unlike the shell's. It may return True wrongly, but never False.
         """
         wanted = (*_names(path), *(("**",) if below else ()))
         return any(_may_meet(wanted, place, dots=dots) for place in self._places(path, ground))
@@ -168,20 +168,23 @@ class Glob:
 
 @functools.lru_cache(maxsize=4096)
 def _compiled(body: str, *, floating: bool, anywhere: bool) -> re.Pattern[str]:
-    """At the first path that is compared: the shipped rules have sixty patterns, and most commands name no path."""
+    """Compiles a pattern when the first path is compared.
+
+    The shipped rules have sixty patterns, and most commands name no path.
+    """
     flags = re.DOTALL | (re.IGNORECASE if floating else 0)
     source = _regex(body)
     return re.compile(f"(?:.*/)?{source}" if anywhere else source, flags)
 
 
 def literal(path: str) -> str:
-    """A path as a pattern that means it alone; a backslash has no spelling there, so any character may stand for it."""
+    """Returns a pattern for exactly this path; a backslash cannot be expressed, so any character may stand for it."""
     return re.sub(r"[*?\[]", r"[\g<0>]", os.path.normpath(path)).replace("\\", "?")
 
 
 @functools.lru_cache(maxsize=4096)
 def glob(text: str, *, floating: bool = False) -> Glob:
-    """The compiled pattern, kept: a policy is asked about the same few over and over."""
+    """Returns the compiled pattern, cached: a policy checks the same few again and again."""
     return Glob(text, floating=floating)
 
 
@@ -191,9 +194,9 @@ def _names(path: str) -> tuple[str, ...]:
 
 
 def _may_meet(one: tuple[str, ...], other: tuple[str, ...], *, dots: bool) -> bool:
-    """Could one path match both lists of names? `**` stands for any number of them."""
+    """Whether one path could match both lists of names. `**` matches any number of them."""
     begin = 0
-    for name, its in zip(one, other, strict=False):  # most differ in a name that has no star
+    for name, its in zip(one, other, strict=False):  # most pairs differ in a name without a star
         if _STARS.search(name) or _STARS.search(its):
             break
         if name.casefold() != its.casefold():
@@ -266,7 +269,7 @@ def _checked(text: str, body: str) -> str:
 def _regex(body: str) -> str:
     is_folder = body.endswith("/") or not body
     names = [name for name in body.split("/") if name]
-    # `src/**` means the folder too: who may not touch what is below it may not remove it.
+    # `src/**` includes the folder itself: who may not change what is below it may not remove it.
     while names and names[-1] == "**":
         names.pop()
         is_folder = True
@@ -284,8 +287,8 @@ def _regex(body: str) -> str:
     if first and later:
         parts.append("/")
     for place, run in enumerate(later):
-        # The first place where a run fits is as good as any later one, so there is no going back for it: a pattern with
-        # many stars stays cheap, whoever wrote it.
+        # The first position where a run matches is as good as any later one, so no backtracking is needed: a pattern
+        # with many stars stays cheap, whoever wrote it.
         text = "/".join(run)
         parts.append(f"(?:[^/]+/)*{text}" if place == len(later) - 1 else f"(?>(?:[^/]+/)*?{text}/)")
     if is_folder:

@@ -1,9 +1,9 @@
-"""The one grammar of tool patterns, anchored at both ends. Knows what a pattern speaks of, not what follows from it.
+"""The grammar of tool patterns, which are anchored at both ends.
 
 Bash                          every call of the tool
-Bash(git push *)              a program and its words; `*` at the end stands for any further words, also none
-Bash(text:DROP TABLE)         text anywhere in the command, without regard to case
-Write(src/**)                 a path, seen from the workspace
+Bash(git push *)              a program and its words; `*` at the end matches any further words, or none
+Bash(text:DROP TABLE)         text anywhere in the command, ignoring case
+Write(src/**)                 a path, relative to the workspace
 WebFetch(domain:example.com)  a host; `*.example.com` for the hosts below it
 mcp__github__*                tools of an MCP server; `mcp__github` is all of them
 """
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 Kind = Literal["command", "path", "domain", "nothing"]
 Match = Literal["yes", "named", "maybe", "no"]
-"""`named`: the words of a program that is not known here name it, and may start it. `maybe`: the command is not known
-well enough to say no."""
+"""`named`: the words of an unknown program name it, and the program may start it. `maybe`: too little is known about
+the command to say no."""
 
-# What the parentheses of a pattern speak of; those of all other tools stay empty.
+# What the parentheses of a pattern refer to; for all other tools they must be absent.
 _TAKES: dict[str, Kind] = {
     **dict.fromkeys(KNOWN_TOOLS, "nothing"),
     **dict.fromkeys(SHELL_TOOLS, "command"),
@@ -42,7 +42,7 @@ _TAKES: dict[str, Kind] = {
     ),
     **dict.fromkeys(("WebFetch", "WebSearch"), "domain"),
 }
-# The same tool under two names: the agent lists one and calls the other.
+# The same tool with two names: the agent lists one and calls the other.
 _SAME = {"Task": "Agent"}
 
 _EXAMPLE = {
@@ -54,17 +54,17 @@ _EXAMPLE = {
 _FORM = regex(r"([^()\s]+)\s*(?:\((.*)\))?", re.DOTALL)
 _TOOL_NAME = regex(r"[A-Z][A-Za-z0-9_]*")
 _MCP_NAME = regex(r"mcp__([A-Za-z0-9_.-]+?|\*)(?:__([A-Za-z0-9_.*?-]+))?")
-# What these do is in a file, or in a text that is one of their words.
+# What these do is in a file, or in a text among their words.
 _INTERPRETERS = regex(
     r"python[\d.]*|pypy\d*|node|deno|bun|perl|ruby|irb|php|lua\w*|Rscript|R|julia|tsx|ts-node|java|jshell|groovy|scala"
     r"|tclsh|expect|osascript|pwsh|[bdzk]?a?sh|[bz]sh|fish|t?csh|[gmn]?awk|sed|psql|mysql|sqlite3|mongosh|redis-cli"
 )
-# Outside of quotes these belong to the shell, never to the words of one program.
+# Outside of quotes these are shell syntax, never part of one program's words.
 _OPERATORS = regex(r"[;&|<>`\n]|\$\(")
 
 
 class ToolPattern:
-    """One parsed pattern. `parse` refuses what could never match, and says what to write instead."""
+    """A parsed pattern. `parse` refuses patterns that could never match, and suggests what to write instead."""
 
     __slots__ = ("_host", "_kind", "_path", "_text", "_words", "text", "tool")
 
@@ -94,7 +94,7 @@ class ToolPattern:
 
     @property
     def is_bare(self) -> bool:
-        """Speaks of the tool as a whole."""
+        """Whether the pattern covers the tool as a whole."""
         return self._kind == "nothing"
 
     @property
@@ -106,16 +106,17 @@ class ToolPattern:
         return self.tool in SHELL_TOOLS
 
     def names(self, tool: str) -> bool:
-        """Does it speak of this tool, whatever the call?"""
+        """Whether the pattern names this tool, whatever the call."""
         if self.tool.startswith("mcp__"):
-            # The whole server, or a star that says how far it goes.
+            # The whole server, unless a star says how far it goes.
             return fnmatch.fnmatchcase(tool, self.tool) or ("*" not in self.tool and tool.startswith(self.tool + "__"))
         return _SAME.get(self.tool, self.tool) == _SAME.get(tool, tool)
 
     def touches(self, look: Look) -> Match:
-        """For what is blocked or asked for: does any part of the call match?
+        """Whether any part of the call matches, for rules that block or ask.
 
-        A rule for Bash holds for every tool that takes a line for bash, or the next tool would be the way around it.
+        A rule for Bash covers every tool that takes a bash command line; otherwise the next such tool would bypass
+        it.
         """
         tool = look.call.name
         if not (self.names(tool) or (self.tool == "Bash" and tool in SHELL_TOOLS)):
@@ -124,7 +125,7 @@ class ToolPattern:
             return "yes" if any(self._path.matches_any(each, look.ground) for each in look.paths) else "no"
         if self._host:
             wanted = look.searched if tool == "WebSearch" else (look.host,)
-            # An address that cannot be read might be this one.
+            # An address that cannot be parsed might be this one.
             return "yes" if any(host is None or hosts.blocks(self._host, host) for host in wanted) else "no"
         if self._text:
             return "yes" if self._text in _one_line(look.command or "") else "no"
@@ -136,7 +137,7 @@ class ToolPattern:
         return "yes"
 
     def admits(self, look: Look) -> bool:
-        """For what is allowed: does the pattern cover the whole call, with nothing about it unknown?"""
+        """Whether the pattern covers the whole call, with nothing unknown about it, for rules that allow."""
         if not self.names(look.call.name):
             return False
         if self._path is not None:
@@ -144,18 +145,18 @@ class ToolPattern:
         if self._host:
             wanted = look.searched if look.call.name == "WebSearch" else (look.host,)
             return bool(wanted) and all(host is not None and hosts.admits(self._host, host) for host in wanted)
-        # Alone, a command pattern covers one program; a line of several is judged by `admitted`.
+        # A single command pattern covers one program; `admitted` judges a line with several.
         return self.is_bare or _covered((self,), look)
 
     def covers(self, program: Program, *, to_the_last: bool = False) -> bool:
-        """`to_the_last`: a star at the end does not count, nor does one elsewhere."""
-        # What a wrapper starts is a program of its own in a reading, and so is the wrapper: both need a pattern.
+        """Whether the pattern covers the program. With `to_the_last`, no star counts."""
+        # A reading has both a wrapper and the program that it starts: both need a pattern.
         if to_the_last:
             return bool(self._words) and self._words == program.words
         return bool(self._words) and match_words(self._words, program.words, exact=True) == "yes"
 
     def fits_up_to(self, program: Program) -> int:
-        """How many words of the program fit, from its name on."""
+        """Returns how many words of the program match, starting with its name."""
         count = 0
         for wanted, word in zip(self._words, program.words, strict=False):
             if word is None or not fnmatch.fnmatchcase(word, wanted):
@@ -167,7 +168,7 @@ class ToolPattern:
         found = match_words(self._words, program.words)
         if found == "yes" or self._words[-1] != "*" or any(_is_glob(word) for word in self._words[:-1]):
             return found
-        # `git push *` says the same as the command `git push`, which knows the options of git and its kin.
+        # `git push *` means the same as the command `git push`, which knows git's options.
         pattern = command(shlex.join(self._words[:-1]))
         if pattern.matches(program):
             return "yes"
@@ -176,13 +177,13 @@ class ToolPattern:
 
 @functools.lru_cache(maxsize=4096)
 def parse(text: str) -> ToolPattern:
-    """The pattern, or BadValue with what to write instead. Kept: a policy asks for the same few over and over."""
+    """Parses a pattern, or raises BadValue with a suggestion. Cached: a policy uses the same few repeatedly."""
     return ToolPattern(text)
 
 
 @functools.lru_cache(maxsize=4096)
 def is_tool_pattern(text: str) -> bool:
-    """In a list that takes both: is this entry about a tool, or about a command (`rm`, `git push`, `text:…`)?"""
+    """Whether an entry of a mixed list is about a tool, and not about a command (`rm`, `git push`, `text:…`)."""
     name = text.partition("(")[0].strip()
     if name.startswith("mcp__") or name in KNOWN_TOOLS:
         return True
@@ -190,13 +191,13 @@ def is_tool_pattern(text: str) -> bool:
 
 
 def admitted(entries: Sequence[str], look: Look) -> bool:
-    """Does a list of what is allowed cover the call? Of a command line, every program must be covered by some entry."""
+    """Whether an allow list covers the call. For a command line, some entry must cover every program."""
     found = [pattern for entry in entries if (pattern := parse(entry)).names(look.call.name)]
     return any(pattern.admits(look) for pattern in found) or _covered(found, look)
 
 
 def uncovered(entries: Sequence[str], look: Look) -> str:
-    """Why a list of what is allowed does not cover the call, with the word that it leaves out."""
+    """Explains why an allow list does not cover the call, with the first uncovered word."""
     found = [pattern for entry in entries if (pattern := parse(entry)).names(look.call.name)]
     listed = ", ".join(pattern.text for pattern in found)
     if look.reading is None or not any(pattern.is_about_words for pattern in found):
@@ -211,16 +212,16 @@ def _covered(found: Sequence[ToolPattern], look: Look) -> bool:
 
 
 def _left_out(found: Sequence[ToolPattern], reading: Reading) -> str:
-    """The first thing about a line that no pattern covers; empty where they cover it whole.
+    """Returns the first part of a line that no pattern covers; empty if all is covered.
 
-    A program that is not known here is covered by its words like any other. What an interpreter runs is not in its
-    words unless a pattern spells them out to the last.
+    An unknown program is covered by its words like any other. What an interpreter runs is not covered unless a pattern
+    spells out all of its words.
     """
     if reading.opaque:
         return f"a command that cannot be read ({reading.opaque[0]})"
     if not reading.programs:
         return "a command that starts no program"
-    # What a program that is not known may write is its own matter; a redirection is the line's.
+    # What an unknown program may write is not judged here; a redirection belongs to the line.
     ignored = ("/dev/null", "?") if reading.unknown and not reading.extras else ("/dev/null",)
     if writes := [path for path in reading.writes if path not in ignored]:
         return "writing to a file that is not known" if writes[0] == "?" else f"writing to `{writes[0]}`"
@@ -235,7 +236,7 @@ def _left_out(found: Sequence[ToolPattern], reading: Reading) -> str:
 
 
 def _first_uncovered(found: Sequence[ToolPattern], program: Program) -> str:
-    """The word at which the pattern that fits best stops to fit; the whole program where no single word is to blame."""
+    """Returns the first word that the best pattern does not match, or the whole program if there is none."""
     place = max(pattern.fits_up_to(program) for pattern in found)
     word = program.words[place] if place < len(program.words) else None
     return _shown(program) if word is None else word
@@ -260,7 +261,7 @@ def _short(text: str) -> str:
 
 
 def match_words(wanted: Sequence[str], words: Sequence[str | None], *, exact: bool = False) -> Match:
-    """Compare word by word. `exact` is for what is allowed: `./git` is not git, and an unknown word matches nothing.
+    """Compares word by word. `exact` is for allow rules: `./git` is not git, and an unknown word matches nothing.
 
     >>> match_words(("git", "push", "*"), ("git", "push"))
     'yes'
@@ -274,7 +275,7 @@ def match_words(wanted: Sequence[str], words: Sequence[str | None], *, exact: bo
             return "no"
         word = words[place]
         if word is None:
-            # It may become any number of words when the shell expands it.
+            # The shell may expand it to any number of words.
             return "no" if exact else "maybe"
         if place == 0 and not exact and "/" not in pattern:
             word = word.rpartition("/")[2]
@@ -287,7 +288,7 @@ def match_words(wanted: Sequence[str], words: Sequence[str | None], *, exact: bo
 
 
 def command_words(text: str, argument: str) -> tuple[str, ...]:
-    """The words of a command pattern, quotes read as a shell reads them."""
+    """Splits a command pattern into words, with quotes read as a shell reads them."""
     if _OPERATORS.search(argument):
         raise errors.BadValue(
             "pattern",
@@ -345,7 +346,7 @@ def _split(text: str) -> tuple[str, str | None]:
 
 
 def check_tool(entry: str) -> None:
-    """Refuse an entry of a list of tools whose name is a misspelt one; a form of the agent's own is left alone."""
+    """Refuses an entry of a tool list with a misspelt name; entries in the agent's own format are left alone."""
     name = entry.partition("(")[0].strip()
     if not name:
         raise errors.BadValue("pattern", f"{entry!r} is not a tool pattern", hint=_forms())
@@ -362,7 +363,7 @@ def _refuse_unknown(text: str, name: str) -> None:
         raise errors.BadValue(
             "pattern", f"{text!r}: there is no tool {name!r}", hint=f"Did you mean {text.replace(name, close[0], 1)}?"
         )
-    # A name that is like no other may be a tool of a newer agent; nothing is known of what it takes.
+    # A name unlike any known one may be a tool of a newer agent, whose arguments are unknown.
     if not _TOOL_NAME.fullmatch(name):
         raise errors.BadValue("pattern", f"{text!r} is not a tool pattern", hint=_forms())
 
@@ -405,8 +406,8 @@ def _forms() -> str:
 
 @functools.lru_cache(maxsize=4096)
 def command(text: str) -> CommandPattern:
-    """A command of `blocked_commands` and its kin: a program or a command prefix (`rm`, `git push`), or `text:…`."""
-    from leadrope.policy import commands  # noqa: PLC0415  # with the shell's reader behind it
+    """Parses an entry of `blocked_commands` or a similar list: a command (`rm`, `git push`), or `text:…`."""
+    from leadrope.policy import commands  # noqa: PLC0415  # loads the shell reader
 
     try:
         return commands.CommandPattern.parse(text)
@@ -416,14 +417,14 @@ def command(text: str) -> CommandPattern:
 
 
 _FIRST = regex(r"\s*([A-Za-z0-9_][A-Za-z0-9_.+-]*)(?=\s|\Z)")
-# Words that are none of a program, so that the one that is meant stands behind them.
+# Words that are not a program; the program in question follows them.
 _RESERVED = frozenset(
     ("case", "coproc", "do", "for", "function", "if", "in", "select", "then", "time", "until", "while")
 )
 
 
 def worth_asking(entries: tuple[str, ...], look: Look) -> Iterable[str]:
-    """Without the commands of other programs than those of the line: of a hundred that is all but one or two."""
+    """Filters out commands of programs that the line does not use: all but one or two of a hundred."""
     by_name, others = _indexed(entries)
     names = look.all_names if look.reading is not None else ()
     if names is None:
@@ -434,7 +435,7 @@ def worth_asking(entries: tuple[str, ...], look: Look) -> Iterable[str]:
 
 @functools.lru_cache(maxsize=64)
 def _indexed(entries: tuple[str, ...]) -> tuple[dict[str, list[int]], tuple[int, ...]]:
-    """The places of commands by the program that they name, and the places of all else."""
+    """Returns the positions of commands by program name, and the positions of all other entries."""
     by_name: dict[str, list[int]] = {}
     others: list[int] = []
     for place, entry in enumerate(entries):
@@ -447,7 +448,7 @@ def _indexed(entries: tuple[str, ...]) -> tuple[dict[str, list[int]], tuple[int,
 
 
 def command_touches(text: str, look: Look) -> Match:
-    """Does any program of the line match?"""
+    """Whether any program of the line matches."""
     if look.reading is None:
         return "no"
     pattern = command(text)

@@ -1,6 +1,7 @@
-"""Which blocked or protected paths a call reaches, in whatever spelling: what it names, searches, changes or links to.
+"""Finds blocked or protected paths that a call reaches in any spelling: named, searched, changed or linked to.
 
-A word of a command that is not known reaches every path as far as these rules go: it is `unknown`, never harmless.
+An unknown word of a command may reach every path as far as these rules are concerned: it is `unknown`, never
+harmless.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _LISTERS = frozenset(("ls", "cd", "pwd", "echo", "printf", "true", "stat", "du",
 # Options that take no value.
 _SEARCH_FLAGS = regex(r"-[rRnilvwcHhoEFPsqIxaUL]+|--(?:recursive|line-number|ignore-case|hidden)")
 _LIST_FLAGS = regex(r"-[aAbBcCdDfFgGhHiklLmnNopqQrRsSuUvxXZ01]+|--(?:all|recursive|human-readable)")
-# What these programs may be given: the flags that are known, and the words before a folder.
+# For programs that search a folder: the known flags, and the number of operands before the folder.
 _TOLD_WHERE = {
     **dict.fromkeys(("grep", "egrep", "fgrep", "rg"), (_SEARCH_FLAGS, 1)),
     **dict.fromkeys(("ls", "du"), (_LIST_FLAGS, 0)),
@@ -34,7 +35,7 @@ _UNKNOWN = "?"
 
 
 def blocked(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Finding]:
-    """Every entry that the call would read or write, or might."""
+    """Yields every entry that the call would, or might, read or write."""
     named = (*look.paths, *look.searched_paths, *look.written)
     yield from _hits("deny", entries, named, look, "is a blocked path")
     if facts.sandboxed:
@@ -48,14 +49,14 @@ def blocked(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Find
     dots = "dotglob" in look.reading.text
     only_lists = all(_name(program) in _LISTERS for program in look.reading.programs)
     for word in _opened(look.reading):
-        # A program that only lists names opens no file; it tells what lies in a folder.
+        # A program that only lists names opens no file; it shows what is in a folder.
         reached = tuple(entry for entry in entries if entry.endswith("/")) if only_lists and word.is_tree else entries
         if reached:
             yield from _word(word, reached, look, facts, dots=dots)
 
 
 def blocked_by_name(entries: tuple[str, ...], look: Look) -> Iterator[Finding]:
-    """What the words of a command name outright; a sandbox changes nothing about that."""
+    """Yields the entries that a command's words name explicitly, regardless of a sandbox."""
     words = look.reading.named if look.reading is not None else ()
     plain = (word for word in words if not word.is_unknown and not word.is_pattern)
     spelled = (look.ground.spellings(word.text, cwd=word.cwd) for word in plain if _is_placed(word))
@@ -63,7 +64,7 @@ def blocked_by_name(entries: tuple[str, ...], look: Look) -> Iterator[Finding]:
 
 
 def protected(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Finding]:
-    """Every entry that the call would write, change, move or delete, or might."""
+    """Yields every entry that the call would, or might, write, change, move or delete."""
     yield from _hits("ask", entries, look.written, look, "is a protected path")
     if look.reading is None:
         return
@@ -85,7 +86,7 @@ def protected(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Fi
 
 
 def _opened(reading: Reading) -> Iterator[PathWord]:
-    """The words that a line may open. A program that is told where to search does not search the folder it is in."""
+    """Yields the words that a line may open, without the current folder if programs are told to search elsewhere."""
     starts_here = any(_starts_here(program) for program in reading.programs)
     written = {word for program in reading.programs for word in program.words}
     for word in reading.named:
@@ -95,7 +96,7 @@ def _opened(reading: Reading) -> Iterator[PathWord]:
 
 
 def _starts_here(program: Program) -> bool:
-    """Does it go through the folder it is in? Only where it is certain that another one is named, it does not."""
+    """Whether the program searches the current folder; False only if it certainly names another one."""
     name, words = _name(program), program.words[1:]
     if name in _TOLD_WHERE:
         flags, before_folder = _TOLD_WHERE[name]
@@ -113,7 +114,7 @@ def _name(program: Program) -> str:
 
 
 def _searched(entries: tuple[str, ...], look: Look, facts: Facts) -> Iterator[Finding]:
-    """A search reads all that lies below its folder."""
+    """Yields the entries that a search reads: it reads everything below its folder."""
     pattern = look.call.input.get("pattern") if look.call.name == "Glob" else None
     start = edited_path(look.call) or "."
     folders = [(folder, folder) for folder in look.ground.spellings(start)]
@@ -161,7 +162,7 @@ def _word(word: PathWord, entries: tuple[str, ...], look: Look, facts: Facts, *,
 
 
 def _expanded(path: str, entries: tuple[str, ...], look: Look, facts: Facts) -> str | None:
-    """The entry that a pattern of the shell's reaches over a link, which its text does not show."""
+    """Returns the entry that a shell pattern reaches through a link, which its text does not show."""
     if facts.expands is None:
         return None
     found = facts.expands(path)
@@ -172,7 +173,7 @@ def _expanded(path: str, entries: tuple[str, ...], look: Look, facts: Facts) -> 
 
 
 def _braced(pattern: str) -> list[str]:
-    """The patterns that one with braces stands for; those with many, or nested ones, may be anything from there on."""
+    """Expands the braces of a pattern; with many or nested ones, anything may follow from there on."""
     found = [pattern]
     for _ in range(4):
         if not any("{" in one for one in found):
@@ -197,8 +198,8 @@ def _maybe(entries: Iterable[str], path: str, look: Look, does: str, *, below: b
 
 @functools.lru_cache(maxsize=4096)
 def _first_met(entries: tuple[str, ...], path: str, roots: tuple[str, ...], home: str, *, below: bool) -> str | None:
-    """The first entry that the path may meet. Kept, because the items of a batch name the same paths."""
-    ground = paths.Ground(roots, home=home, resolve=str)  # both spellings are among the roots
+    """Returns the first entry that the path may match. Cached, because the items of a batch name the same paths."""
+    ground = paths.Ground(roots, home=home, resolve=str)  # the roots already contain both spellings
     return next((entry for entry in entries if _glob(entry).overlaps(path, ground, below=below, dots=False)), None)
 
 
@@ -215,12 +216,12 @@ def _finds(path: str, entry: str, facts: Facts) -> bool:
 
 
 def _is_placed(word: PathWord) -> bool:
-    """Is it known from which folder the word is seen?"""
+    """Whether it is known which folder the word is relative to."""
     return word.cwd != _UNKNOWN or word.text.startswith(("/", "~"))
 
 
 def _fixed(path: str) -> str:
-    """The folder that everything which a pattern matches lies in."""
+    """Returns the folder that contains everything that a pattern matches."""
     found = _STARS.search(path)
     return posixpath.dirname(path[: found.start()]) if found else path
 

@@ -1,4 +1,4 @@
-"""Which calls would write into a folder that the run was given to read only, or might."""
+"""Finds calls that write, or might write, into a folder that the run may only read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _STARS = regex(r"[*?\[]")
 
 
 def check(folders: Sequence[str], look: Look) -> Iterator[Finding]:
-    """Of folders inside each other the innermost counts: a workspace may lie in a folder that is read-only."""
+    """Checks the written paths. Of nested folders the innermost counts: a workspace may lie in a read-only folder."""
     for spellings in look.written:
         for path in spellings:
             if folder := _read_only(path, folders, look):
@@ -33,7 +33,10 @@ def check(folders: Sequence[str], look: Look) -> Iterator[Finding]:
 
 
 def _is_certain(look: Look) -> bool:
-    """The texts of an unknown tool need not be paths that it writes, and what a link leads to is not changed by it."""
+    """Whether the writes are certain.
+
+    The texts of an unknown tool need not be paths that it writes, and a link does not change its target.
+    """
     return look.is_edit or (look.reading is not None and not look.makes_links)
 
 
@@ -44,6 +47,6 @@ def _read_only(path: str, folders: Sequence[str], look: Look) -> str | None:
 
 
 def _fixed(path: str) -> str:
-    """The part before the first name with a wildcard."""
+    """Returns the part of a path before the first name with a wildcard."""
     found = _STARS.search(path)
     return posixpath.dirname(path[: found.start()]) if found else path

@@ -1,8 +1,8 @@
-"""Layers of rules into one effective policy: per rule the strictest value, and the layer it came from.
+"""Merges layers of rules into one effective policy: the strictest value per rule, and the layer it came from.
 
     policy = resolve([*with_defaults([user_rules], shipped), Layer("project", project_rules), Layer("run", run_rules)])
 
-Pure: what a file holds is read elsewhere, what follows for a call is decided elsewhere.
+Pure: files are read and calls are decided elsewhere.
 """
 
 from __future__ import annotations
@@ -22,56 +22,59 @@ Entries = tuple[str, ...]
 
 
 SHIPPED = "default"
-"""The layer of the policy that comes with leadrope."""
+"""The layer of the policy that is shipped with leadrope."""
 
 
 class Layer(msgspec.Struct, frozen=True):
     name: str
-    """`default`, `global`, `agent:NAME`, `project`, `run`, or a file's name; what `origin` shows."""
+    """`default`, `global`, `agent:NAME`, `project`, `run`, or a file's name, as shown by `origin`."""
     rules: PolicyRules
     is_checked: bool = False
-    """Somebody has looked at its patterns already."""
+    """Whether its patterns were already checked."""
 
 
 class EffectivePolicy(EffectiveRules, frozen=True, kw_only=True):
-    """What holds when all layers have spoken, and who said it."""
+    """The merge of all layers, and the layer that each value came from."""
 
     origin: dict[str, str] = {}  # noqa: RUF012  # msgspec copies it for every value
-    """Rule -> the layer (or layers, with commas) whose word it is. A rule that nobody spoke of is missing."""
+    """The layer (or layers, comma-separated) that set a rule. Rules that no layer sets are missing."""
     entry_origin: dict[str, dict[str, str]] = {}  # noqa: RUF012  # the same
-    """Rule -> entry of its list -> the layer that brought it."""
+    """For each rule, the layer that contributed each entry of its list."""
 
     def layer_of(self, rule: str, entry: Any = None) -> str:
-        """Who said it: the layer of one entry of a list, or of the rule."""
+        """Returns the layer that set an entry of a list, or the rule."""
         return self.entry_origin.get(rule, {}).get(_key(entry), self.origin.get(rule, ""))
 
     @property
     def gates_commands(self) -> bool:
-        """Some rule looks into command lines."""
+        """Whether some rule checks command lines."""
         return any(rule.gates_commands(getattr(self, rule.field)) for rule in RULES)
 
     @property
     def blocked_programs(self) -> Entries:
-        """Programs that are blocked whatever their arguments, for a wall to mask."""
+        """Programs that are blocked whatever their arguments, which a sandbox can mask."""
         return tuple(entry for entry in self.blocked_commands if re.fullmatch(r"[A-Za-z0-9_.+-]+", entry))
 
 
 def of_rules(rules: PolicyRules, *, is_checked: bool = False) -> EffectivePolicy:
-    """One layer alone. Patterns are checked here: what could never match is refused (BadValue, with a hint)."""
+    """Builds the policy of a single layer. Patterns that could never match are refused (BadValue, with a hint)."""
     for rule, value in said(rules) if not is_checked else ():
         validate(rule, value)
     return EffectivePolicy(**{rule.field: rule.canonical(value) for rule, value in said(rules)})
 
 
 def merge(one: EffectivePolicy, other: EffectivePolicy) -> EffectivePolicy:
-    """The stricter of both in every rule. Origins are resolve's matter, and dropped."""
+    """Returns the stricter value for every rule. Origins are dropped; `resolve` adds them."""
     return EffectivePolicy(
         **{rule.field: rule.merge(getattr(one, rule.field), getattr(other, rule.field)) for rule in RULES}
     )
 
 
 def resolve(layers: Iterable[Layer]) -> EffectivePolicy:
-    """All layers as one, with the origin of each value. The order only decides who is named where two say the same."""
+    """Merges all layers, with the origin of each value.
+
+    Their order only decides which layer is named where several have the same value.
+    """
     alone = [
         (layer.name, of_rules(layer.rules, is_checked=layer.is_checked), {rule.name for rule, _ in said(layer.rules)})
         for layer in layers
@@ -94,7 +97,7 @@ def resolve(layers: Iterable[Layer]) -> EffectivePolicy:
             if len(found) > 1 or rule.entries(whole) == whole:
                 entry_origin[rule.name] = found
         else:
-            # The loosest value, said aloud: it still has an author.
+            # The loosest value, but explicit: it still has an origin.
             names = [layer for layer, _, spoken in alone if rule.name in spoken]
             if names:
                 origin[rule.name] = names[0]
@@ -102,17 +105,17 @@ def resolve(layers: Iterable[Layer]) -> EffectivePolicy:
 
 
 def with_defaults(user: Sequence[PolicyRules], shipped: PolicyRules, *, name: str = "global") -> tuple[Layer, ...]:
-    """The shipped rules and the user's own: where he sets a value himself, his counts; his lists are added.
+    """Combines the shipped rules with the user's own: the user's values replace them, the user's lists are added.
 
-    This is the only place where one layer gives way to another, and only the user's own configuration gets here. All
-    narrower layers tighten what comes out of it. Both must have been checked.
+    This is the only place where one layer overrides another, and only the user's own configuration gets here. All
+    narrower layers only tighten the result. Both must have been checked.
     """
     replaced = {rule.name for part in user for rule, _ in said(part) if not _is_list(rule)}
     return Layer(SHIPPED, without(shipped, replaced), True), *(Layer(name, part, True) for part in user)
 
 
 def settings_only(rules: PolicyRules) -> PolicyRules:
-    """The values of a policy without its lists."""
+    """Returns the values of a policy without its lists."""
     return without(rules, {rule.name for rule in RULES if _is_list(rule)} | {"destructive"})
 
 
@@ -127,7 +130,7 @@ def without(rules: PolicyRules, names: Iterable[str]) -> PolicyRules:
 
 
 def said(rules: PolicyRules) -> Iterator[tuple[Rule, Any]]:
-    """Each rule that this layer speaks of, with its value as written."""
+    """Yields each rule that this layer sets, with its value as written."""
     for rule in RULES:
         value: Any = rules
         for key in rule.name.split("."):
@@ -137,7 +140,7 @@ def said(rules: PolicyRules) -> Iterator[tuple[Rule, Any]]:
 
 
 def validate(rule: Rule, value: Any) -> None:
-    """BadValue under the rule's own name if the value cannot be used."""
+    """Raises BadValue under the rule's own name if the value cannot be used."""
     try:
         rule.validate(value)
     except errors.BadValue as error:
@@ -153,7 +156,7 @@ def _key(entry: Any) -> str:
 
 
 def rules_of(value: PolicyRules | Mapping[str, Any]) -> PolicyRules:
-    """A policy given in Python, checked: `rules_of({"blocked_commands": ["rm"], "max_budget_usd": 5})`."""
+    """Checks a policy given in Python: `rules_of({"blocked_commands": ["rm"], "max_budget_usd": 5})`."""
     try:
         plain = msgspec.to_builtins(value) if isinstance(value, PolicyRules) else dict(value)
         rules = msgspec.convert(plain, PolicyRules)

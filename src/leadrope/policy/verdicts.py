@@ -1,4 +1,4 @@
-"""What a policy can say about a call: yes, ask a person, or no. Values only; how one is reached is decide's matter."""
+"""The verdicts of a policy on a call: allow, ask a person, or deny; `decide` produces them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ Word = Literal["allow", "ask", "deny"]
 
 class _Verdict(msgspec.Struct, frozen=True):
     rule: str
-    """What said so: `blocked_commands`, `mode:plan`, `tools` …"""
+    """The rule that decided: `blocked_commands`, `mode:plan`, `tools` …"""
     reason: str = ""
     layer: str = ""
     """The layer that the rule came from: `default`, `global`, `agent:NAME`, `project`, `run` …"""
     reading: str = ""
-    """For a command, how it was read."""
+    """How a command was read."""
 
     @property
     def word(self) -> Word:
@@ -25,7 +25,7 @@ class _Verdict(msgspec.Struct, frozen=True):
 
 class Allow(_Verdict, frozen=True):
     only_reads: bool = False
-    """A command that is known to change nothing."""
+    """The command is known to change nothing."""
 
 
 class Ask(_Verdict, frozen=True):
@@ -34,7 +34,7 @@ class Ask(_Verdict, frozen=True):
 
 class Deny(_Verdict, frozen=True):
     is_unasked: bool = False
-    """A person would have been asked, and nobody is there."""
+    """A person would have been asked, but nobody is available."""
 
 
 Verdict = Allow | Ask | Deny
@@ -44,10 +44,10 @@ _STRICTNESS: dict[type, int] = {Allow: 0, Ask: 1, Deny: 2}
 
 
 def strictness(verdict: Verdict) -> int:
-    """0 allow, 1 ask, 2 deny."""
+    """Orders verdicts: 0 allow, 1 ask, 2 deny."""
     return _STRICTNESS[type(verdict)]
 
 
 def stricter(one: Verdict, other: Verdict) -> Verdict:
-    """The stricter of two; the first if they agree."""
+    """Returns the stricter of two; the first if they are equal."""
     return other if strictness(other) > strictness(one) else one

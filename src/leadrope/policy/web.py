@@ -1,4 +1,4 @@
-"""Addresses that a web tool may not reach, whatever the rules say. Reaches no network: names are resolved elsewhere."""
+"""Addresses that a web tool may not reach, whatever the rules say. Does not use the network: callers resolve names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Lists = tuple[tuple[str, ...], ...]
 
 
 def why_not(look: Look, facts: Facts, allowed: Lists) -> str | None:
-    """Why this WebFetch or WebSearch is denied; None if nothing speaks against its address.
+    """Returns why this WebFetch or WebSearch is denied; None if its address is acceptable.
 
-    `allowed` are the lists of `network.allowed_hosts`: a host that is on each of them may be private.
+    `allowed` are the lists of `network.allowed_hosts`: a host that is on all of them may be private.
     """
     if look.call.name != "WebFetch":
         query = look.call.input.get("query")
@@ -38,7 +38,7 @@ def why_not(look: Look, facts: Facts, allowed: Lists) -> str | None:
 
 
 def is_named(host: str, allowed: Lists) -> bool:
-    """Somebody has named this host, and no layer's list leaves it out."""
+    """Whether some layer names this host, and no layer's list omits it."""
     return bool(allowed) and all(any(hosts.admits(entry, host) for entry in entries) for entries in allowed)
 
 

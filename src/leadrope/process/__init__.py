@@ -1,1 +1,1 @@
-"""The machine: child processes, their lines, their clocks and their end. Knows no agent and no protocol."""
+"""Child processes: starting and ending them, reading their output, deadlines, the sandbox and the command pool."""

@@ -1,4 +1,4 @@
-"""One supervised process: starting it, its lines, and an end that leaves nothing; knows no agent's protocol."""
+"""One supervised child process: starts it, reads its lines, and ends it without leaving anything behind."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from leadrope.process.streams import QUIET_S, Streams
 
 HIGH_WATER = 4 * lines.MIB
 LOW_WATER = lines.MIB
-"""Output waiting for the consumer: over the high water the child is held, under the low water it goes on. Much less
-and the pipe stops and starts with every batch; more only costs memory."""
+"""Bounds for output that the consumer has not read: above the high-water mark the child is blocked, below the low-water
+mark it continues. With much lower values the pipe stops and starts with every batch; higher ones only cost memory."""
 
 STOP_S = 2.0
-"""From SIGTERM to SIGKILL. Claude Code needs up to 1.7 s to end its own children."""
+"""Delay between SIGTERM and SIGKILL. Claude Code needs up to 1.7 s to end its own children."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int
-    """-n when signal n ended the process itself."""
+    """-n if signal n ended the process itself."""
     leftovers_killed: int
-    """Processes that were still alive when the agent had ended."""
+    """Processes that were still alive after the agent had ended."""
     survivors: int
-    """What could not be killed in time: in uninterruptible sleep, or of another user."""
+    """Processes that could not be killed in time: in uninterruptible sleep, or owned by another user."""
     survivor_names: tuple[str, ...] = ()
     rung: process_tree.Rung
 
 
 class Child:
-    """Made by `start`. Read until `[]`, then `end()`, which is also right at every other moment."""
+    """A running child, created by `start`. Call `read` until it returns `[]`, then `end`; `end` is safe at any time."""
 
     def __init__(self, streams: Streams) -> None:
         loop = asyncio.get_running_loop()
@@ -49,7 +49,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Of the agent itself, not of its guardian."""
+        """The pid of the agent itself, not of its guardian."""
         return self._hold.pid if self._hold is not None else 0
 
     @property
@@ -66,32 +66,32 @@ class Child:
 
     @property
     def pauses(self) -> int:
-        """How often the child was held because its lines were not taken."""
+        """How often the child was blocked because its output was not read."""
         return self._streams.pauses
 
     @property
     def discarded_bytes(self) -> int:
-        """Output dropped during the ending because nobody took it."""
+        """Bytes of output dropped during the ending because nobody read them."""
         return self._streams.discarded_bytes
 
     @property
     def last_read_bytes(self) -> int:
-        """What the batch that was read last weighs."""
+        """Size of the last batch that was read."""
         return self._streams.last_read_bytes
 
     async def read(self) -> list[lines.Line]:
-        """The next batch of lines; `[]` is the end of output, and comes again at every later call."""
+        """Returns the next batch of lines; `[]` means the end of output, also on every later call."""
         while pieces := await self._streams.read():
             if found := lines.split(pieces):
                 return found
         return []
 
     async def read_whole(self) -> list[lines.Piece]:
-        """The same, with lines that came together left in one piece; empty ones among them too."""
+        """Like `read`, but keeps lines that arrived together in one piece, including empty ones."""
         return await self._streams.read()
 
     def write(self, data: bytes) -> None:
-        """Queues bytes for stdin; raises errors.RunClosed once the child does not read any more."""
+        """Queues bytes for stdin; raises errors.RunClosed once the child no longer reads."""
         self._streams.write(data)
 
     async def drain(self) -> None:
@@ -101,23 +101,26 @@ class Child:
         self._streams.close_stdin()
 
     def terminate(self) -> None:
-        """SIGTERM to the agent itself, and nothing after it; `end` is the whole ladder."""
+        """Sends SIGTERM to the agent itself and nothing more; `end` is the complete escalation."""
         if self._hold is not None:
             self._hold.terminate()
 
     async def wait(self) -> int:
-        """The agent's exit code, -n when signal n ended it. Output may still be on its way: read to the end first."""
+        """Returns the agent's exit code, -n if signal n ended it.
+
+        Output may still be pending: read to the end first.
+        """
         return await asyncio.shield(self._exit)
 
     async def end(self, *, polite_s: float = 0.0, stop_s: float = STOP_S) -> Ending:
-        """Closes stdin, waits `polite_s`, SIGTERM, waits `stop_s`, then SIGKILL to everything below; verified.
+        """Closes stdin, waits `polite_s`, sends SIGTERM, waits `stop_s`, then kills the whole tree and verifies it.
 
-        Without any wait it is only the SIGKILL.
+        With both waits at 0 only the SIGKILL is sent.
 
-        Any number of calls: each can only shorten the waits. The order is given before the first await and carried
-        out without this task, so cancelling it, even twice, leaves nothing behind. After the agent's own exit it
-        waits for the sweep, which has begun by itself. Output ends a moment before the exit: a `polite_s` lets an
-        agent that is on its way out keep its own exit code.
+        It may be called any number of times; a later call can only shorten the waits. The order is given before the
+        first await and carried out without this task, so cancelling the task, even twice, leaves no process behind. If
+        the agent has already exited, it waits for the sweep, which has started by itself. Output ends a moment before
+        the exit: a `polite_s` lets an agent that is about to exit keep its own exit code.
         """
         self._order_end(polite_s, stop_s)
         return await asyncio.shield(self._ended)
@@ -126,13 +129,13 @@ class Child:
         if self._ended.done():
             return
         if not self._exit.done():
-            # A child that is killed at once must not see the end of its input first: within those milliseconds an agent
-            # takes what it has asked for as refused, and asks the model what to do about it.
+            # The stdin of a child that is killed at once must not be closed first: within those milliseconds an agent
+            # would treat its pending requests as refused and ask the model what to do next.
             self._streams.begin_ending(close_stdin=polite_s + stop_s > 0)
         if self._hold is not None:
             self._hold.end(polite_s, stop_s)
 
-    # What the hold reports.
+    # Called by the hold.
 
     def agent_exited(self, code: int) -> None:
         if not self._exit.done():
@@ -147,7 +150,7 @@ class Child:
             rung=rung,
         )
         self._streams.all_lost.add_done_callback(lambda _: self._ended.set_result(ending))
-        # A survivor may hold the pipes for ever.
+        # A survivor may hold the pipes open forever.
         self._streams.finish(quiet_s=QUIET_S if not survivors else 0.0)
 
 
@@ -164,12 +167,12 @@ async def start(
     low_water: int = LOW_WATER,
     on_stderr_line: Callable[[str], None] | None = None,
 ) -> Child:
-    """Starts `argv` (never a shell) in its own session with exactly `env`, plus LEADROPE_RUN if that is missing.
+    """Starts `argv` (never a shell) in its own session with exactly `env`, plus LEADROPE_RUN if it is missing.
 
-    `box` is what `sandbox.plan` gave: the agent runs inside of it, and an exit code of 128+n may be its signal n.
-    Without `guardian`, or where there is none (not Linux), the tree is held by session and tag alone.
-    `socket_input` makes its stdin a socket: unlike a pipe, it cannot be opened through /proc by another process of the
-    same user. Not for a shell: bash takes a socket for a remote login and reads ~/.bashrc.
+    `box` is the result of `sandbox.plan`: the agent runs inside that sandbox, and an exit code of 128+n may be its
+    signal n. Without `guardian`, or on systems that have none (not Linux), the tree is tracked by session and tag
+    alone. `socket_input` makes stdin a socket, which another process of the same user cannot open through /proc as it
+    could a pipe. Do not use it for a shell: bash takes a socket for a remote login and reads ~/.bashrc.
     """
     env = {reaper.TAG: secrets.token_hex(8), **env}
     tag = env[reaper.TAG]
@@ -229,7 +232,7 @@ async def start(
 
 
 def _resolve(program: str, env: Mapping[str, str]) -> str:
-    """Looked up in the PATH that the child gets, not in ours."""
+    """Resolves `program` in the PATH that the child gets, not in ours."""
     if os.path.dirname(program):  # noqa: PTH120  # pathlib drops the "./" that makes it a path
         return program
     found = shutil.which(program, path=env.get("PATH", os.defpath))

@@ -1,4 +1,4 @@
-"""Named clocks as plain numbers; they never read the time themselves and know no reason to end anything."""
+"""Named deadlines as plain numbers; the current time is always passed in."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ class _Clock:
         self.limit = limit
         self.due = due
         self.left = limit
-        """What remains while the clock is paused; `due` counts otherwise."""
+        """What remains while the clock is paused; otherwise `due` counts."""
 
 
 class Clocks:
-    """Every `now` is a monotonic time in seconds.
+    """A set of named clocks. Every `now` is a monotonic time in seconds.
 
-    Pauses belong to the name, not to one start of its clock: whoever pauses, resumes, even if the clock was
-    stopped or started again in between; a clock started under a pause waits.
+    Pauses belong to the name, not to one start of its clock: each pause needs its own resume, even if the clock was
+    stopped or restarted in between. A clock that is started while paused waits.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Clocks:
         self._pauses: dict[str, int] = {}
 
     def start(self, name: str, limit_s: float, now: float) -> None:
-        """Starts, or starts anew. A limit of 0 turns the clock off."""
+        """Starts or restarts a clock. A limit of 0 turns it off."""
         if limit_s < 0:
             raise ValueError(f"clock {name}: a limit of {limit_s} s is in the past; use 0 to turn it off")
         if limit_s == 0:
@@ -37,7 +37,7 @@ class Clocks:
         self._clocks.pop(name, None)
 
     def touch(self, name: str, now: float) -> None:
-        """Gives the clock its whole limit again; nothing happens to a clock that is off."""
+        """Gives the clock its whole limit again; does nothing for a clock that is off."""
         clock = self._clocks.get(name)
         if clock is not None:
             clock.due = now + clock.limit
@@ -63,10 +63,10 @@ class Clocks:
             clock.due = now + clock.left
 
     def next_due(self) -> float | None:
-        """When to look again; None while nothing runs."""
+        """When the next clock runs out; None if no clock is running."""
         return min((clock.due for name, clock in self._clocks.items() if name not in self._pauses), default=None)
 
     def expired(self, now: float) -> tuple[str, ...]:
-        """The clocks that have run out, the earliest first; they stay so until they are stopped or touched."""
+        """The clocks that have run out, earliest first; they stay expired until they are stopped or touched."""
         over = [(clock.due, name) for name, clock in self._clocks.items() if name not in self._pauses]
         return tuple(name for due, name in sorted(over) if due <= now)

@@ -1,7 +1,7 @@
-"""What of the caller's environment reaches a process of ours: a short allow-list, and nothing inherited by accident.
+"""Selects the environment variables that a child process gets: a short allow-list, nothing inherited by accident.
 
-For every agent, for commands and for servers of connections. Names of vendors stand here because the agent of another
-vendor may not see them either. Pure: the caller hands in the surrounding environment as a mapping.
+It applies to every agent, to commands and to servers of connections. Names of vendors are listed here because the agent
+of another vendor may not see them either. Pure: the caller passes the surrounding environment as a mapping.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ ALLOWED = (
 )
 
 OUTPUT_TOKENS = "CLAUDE_CODE_MAX_OUTPUT_TOKENS"
-"""The one setting of an agent that a run may make by its variable."""
+"""The only setting of an agent that a run may make through an environment variable."""
 
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 _NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
-# Compared in upper case throughout: Windows does not tell cases apart, and a secret spelled in lower case is one too.
+# Compared in upper case: Windows ignores case, and a secret spelled in lower case is a secret too.
 _SERVER_SECRETS = frozenset({"DATABASE_URL", "SMTP_PASS", "SMTP_PASSWORD", "BETTER_AUTH_SECRET"})
-"""Passed on only by a user who names and marks them himself, as with `--secret DATABASE_URL`."""
+"""Passed on only if the user names and marks them explicitly, as with `--secret DATABASE_URL`."""
 _SECRET_ENDINGS = ("CLIENT_SECRET",)
 _PROVIDER_KEYS = frozenset({"OPENAI_API_KEY", "PERPLEXITY_API_KEY"})
 
@@ -95,12 +95,12 @@ _TURNING_NAMES = frozenset(
         "GCONV_PATH",
     }
 )
-# `ENV` names a file that sh sources; `env` is an ordinary word for an ordinary variable.
+# `ENV` names a file that sh sources; `env` is an ordinary variable.
 _TURNING_EXACTLY = frozenset({"ENV"})
 _WEAKENS_TLS = frozenset({"NODE_TLS_REJECT_UNAUTHORIZED"})
 
-# A corporate network needs these, so the user's own configuration may forward them; a run's variable, which may
-# come from a shared workspace, could send the credential to another machine with them.
+# A corporate network needs these, so the user's own configuration may forward them. A run's variable may come from a
+# shared workspace, and with one of these it could send the credential to another machine.
 _NETWORK = frozenset(
     {
         "HTTP_PROXY",
@@ -115,7 +115,10 @@ _NETWORK = frozenset(
 
 
 def refused(name: str, *, is_marked: bool = False) -> str | None:
-    """Why nobody may hand this name to the child, or None. `is_marked`: the user has said that it is a secret."""
+    """Returns why this variable may not be passed to the child, or None.
+
+    With `is_marked`, the user has declared it a secret.
+    """
     upper = name.upper()
     if not _NAME.fullmatch(name):
         return "a name has letters, digits and _ only, and does not start with a digit"
@@ -143,7 +146,7 @@ _INSTEAD = {
 
 
 def _instead(name: str) -> str | None:
-    """The options of a run that do what the variable is meant to do."""
+    """Names the options of a run that replace the variable."""
     for start, fields in _INSTEAD.items():
         if name.upper().startswith(start):
             return f"Use {' or '.join(spelling.option(field) for field in fields)}."
@@ -151,9 +154,9 @@ def _instead(name: str) -> str | None:
 
 
 def check_variables(variables: Mapping[str, str], marked: Iterable[str] = ()) -> None:
-    """Raise for the first variable of a run that could turn the child; `CLAUDE_CODE_MAX_OUTPUT_TOKENS` may pass.
+    """Raises for the first variable of a run that could subvert the child; `CLAUDE_CODE_MAX_OUTPUT_TOKENS` is allowed.
 
-    `marked`: the names that the user has marked as secret.
+    `marked` are the names that the user has declared secret.
     """
     known = frozenset(marked)
     for name, value in variables.items():
@@ -175,16 +178,16 @@ def check_variables(variables: Mapping[str, str], marked: Iterable[str] = ()) ->
 
 
 def check_forwarded(names: Iterable[str]) -> None:
-    """Raise for the first name of `forward_env` that could turn the child."""
+    """Raises for the first name in `forward_env` that could subvert the child."""
     for name in names:
         if reason := refused(name):
             raise errors.VariableRefused(name, f"{reason} (named in forward_env)")
 
 
 def passed_on(environ: Mapping[str, str], forward_env: Sequence[str], *, default_home: Path) -> dict[str, str]:
-    """What every agent gets of the caller's environment."""
+    """Returns the part of the caller's environment that every agent gets."""
     env = {name: value for name in ALLOWED if (value := _lookup(environ, name)) is not None}
-    # Without HOME the program falls back to the password file, past the home that the caller meant.
+    # Without HOME the program falls back to the password file, and ignores the home that the caller intended.
     env["HOME"] = env.get("HOME") or str(default_home)
     env["PATH"] = env.get("PATH") or DEFAULT_PATH
     check_forwarded(forward_env)
@@ -192,6 +195,6 @@ def passed_on(environ: Mapping[str, str], forward_env: Sequence[str], *, default
 
 
 def _lookup(environ: Mapping[str, str], name: str) -> str | None:
-    # A copy of Windows' environment has upper-case names only.
+    # A copy of the environment on Windows only has upper-case names.
     value = environ.get(name)
     return environ.get(name.upper()) if value is None else value

@@ -1,20 +1,20 @@
-"""The ancestor of one agent: a script that ends the agent's whole tree, and knows nothing of leadrope or of agents.
+"""The ancestor of one agent: a script, independent of leadrope, that ends the agent's whole process tree.
 
 Run as `python -I -S guardian.py FD plain|boxed -- COMMAND...`. It is the subreaper of everything the agent starts, so
-whatever calls setsid, forks twice or clears its environment still comes back to it. It ends the tree when it is told
-to, when the agent has exited, and when the supervisor is gone (kill -9 included).
+processes that call setsid, fork twice or clear their environment are still reparented to it. It ends the tree when it
+is told to, when the agent has exited, and when the supervisor is gone (kill -9 included).
 
-Boxed, the command is bubblewrap, and the agent its grandchild: bubblewrap's monitor, the init of the new pid namespace,
-the agent. The monitor turns SIGTERM into a SIGKILL of everything and the init ignores it, so signals go to the agent
-itself. While the agent lives the monitor is stopped: else it would end the box together with the agent, and nobody
-could count what was left in there.
+With `boxed`, the command is bubblewrap, and the agent its grandchild: bubblewrap's monitor, the init of the new pid
+namespace, the agent. The monitor turns SIGTERM into a SIGKILL of everything and the init ignores it, so signals go to
+the agent itself. The monitor is stopped while the agent lives: otherwise it would end the sandbox together with the
+agent, and nobody could count what was left inside.
 
-To the supervisor, one line each:     STARTED pid session · FAILED errno (0: the box, not the agent)
+To the supervisor, one line each:     STARTED pid session · FAILED errno (0: the sandbox, not the agent)
                                       EXITED wait-status rung · SWEPT leftovers survivors names
 From the supervisor, one line each:   TERM · KILL · END polite-milliseconds stop-milliseconds
 
-Every import costs private memory in every run, hence `_signal` and `_ctypes` in place of their comfortable wrappers
-(enum alone is 0.8 MB and 10 ms here).
+Every import costs private memory in every run, hence `_signal` and `_ctypes` instead of their wrappers (enum alone is
+0.8 MB and 10 ms here).
 """
 
 import _signal as signal  # type: ignore[import-not-found]
@@ -37,28 +37,29 @@ LANDLOCK_CREATE_RULESET = 444
 LANDLOCK_RESTRICT_SELF = 446
 LANDLOCK_SCOPES = 0b11
 
-# SIGKILL needs about a millisecond. Only a process in uninterruptible sleep, or one of another user, takes longer,
-# and nobody can hurry those; the supervisor is told that they are there.
+# SIGKILL needs about a millisecond. Only processes in uninterruptible sleep or of another user take longer. Nothing can
+# speed those up; the supervisor is told that they exist.
 SWEEP_S = 5.0
-# Whoever has ordered the end gets an answer this long after the last signal. A busy machine needs 50 ms; a box that is
-# full of processes needs BOX_SWEEP_S more.
+# Whoever requested the end gets an answer at most this long after the last signal. A busy machine needs 50 ms; a
+# sandbox full of processes needs BOX_SWEEP_S more.
 ANSWER_S = 0.45
-# How long an agent that was killed is waited for before its tree is swept together with it.
+# How long to wait for a killed agent before its tree is swept together with it.
 KILLED_S = 0.1
-# With the answer given, or the supervisor killed with -9, nobody waits any more and the work goes on.
+# Once the answer is given, or the supervisor was killed with -9, nobody waits any more, and the sweep continues this
+# long.
 ALONE_SWEEP_S = 30.0
-# What a TERM to the guardian itself (a machine that shuts down) leaves the agent.
+# The time that a SIGTERM to the guardian itself (the machine shuts down) leaves the agent.
 SHUTDOWN_STOP_S = 2.0
 
-# Between two looks for the agent while bubblewrap builds the box, which takes about 8 ms.
+# Interval between scans for the agent while bubblewrap builds the sandbox, which takes about 8 ms.
 BOX_LOOK_S = 0.001
-# What is left in a box is killed one by one, for the count. Something that forks faster than that is ended with the
+# What is left in a sandbox is killed one by one, to count it. A process that forks faster than that is ended with the
 # whole namespace, by the kernel, when this time is over.
 BOX_SWEEP_S = 0.25
-# How long the monitor of a box whose agent has ended is waited for, where nobody waits for an answer. On a busy machine
-# it needed more than KILLED_S, and was killed with the exit code still in its hand: a success became a -9.
+# How long to wait for the monitor of a sandbox whose agent has ended, if nobody waits for an answer. On a busy machine
+# it needed more than KILLED_S and was killed before it had reported the exit code: a success became a -9.
 BOX_END_S = 10.0
-# In the argv of the forwarders that belong to the box itself; they are no leftovers of the agent.
+# In the argv of the sandbox's own forwarders, which do not count as leftovers of the agent.
 FURNITURE = b"-lpleadrope-forward"
 
 # Handled, not ignored: a handler is reset by exec, so the agent gets the defaults.
@@ -73,7 +74,7 @@ def call_libc(name: str, *arguments: "int | bytes") -> int:
 
         function = _ctypes.dlsym(_ctypes.dlopen(None, 0), name)  # type: ignore[arg-type]  # None: this program
         result: int = _ctypes.call_function(function, arguments)
-    except (ImportError, AttributeError):  # the private door may close in a later Python
+    except (ImportError, AttributeError):  # the private module may disappear in a later Python
         import ctypes  # noqa: PLC0415
 
         result = ctypes.CDLL(None)[name](*arguments)
@@ -86,9 +87,9 @@ def prctl(option: int, value: int) -> None:
 
 
 def keep_to_itself() -> None:
-    """Abstract sockets and signals stay inside of the box, also where it shares the network of the machine.
+    """Keeps abstract sockets and signals inside of the sandbox, even if it shares the machine's network.
 
-    Landlock can do that since Linux 6.12 (its version 6). Older kernels cannot, and lack nothing else.
+    This needs Linux 6.12 (Landlock ABI 6). Older kernels lack only this protection.
     """
     if call_libc("syscall", LANDLOCK_CREATE_RULESET, 0, 0, 1) < 6:
         return
@@ -101,25 +102,28 @@ def keep_to_itself() -> None:
 
 
 def first_environment() -> dict[bytes, bytes]:
-    """The environment as it was passed: under the C locale Python itself adds LC_CTYPE to os.environ."""
+    """Returns the environment as it was passed: under the C locale Python adds LC_CTYPE to os.environ."""
     with open("/proc/self/environ", "rb") as file:  # noqa: PTH123  # pathlib costs memory in every run
         pairs = (entry.partition(b"=") for entry in file.read().split(b"\0"))
     return {name: value for name, equals, value in pairs if equals}
 
 
 def dressed(command: list[str], status: int) -> list[str]:
-    """A box may come with a script that prepares this very process for it, `SCRIPT.py ... -- BWRAP ...`."""
+    """Runs the script that may precede a sandbox (`SCRIPT.py ... -- BWRAP ...`) and returns the command to execute.
+
+    The script prepares this very process for the sandbox.
+    """
     if command[0].endswith(".py"):
         with open(command[0], "rb") as file:  # noqa: PTH123
             code = compile(file.read(), command[0], "exec")
         scope: dict[str, Any] = {}
-        exec(code, scope)  # noqa: S102  # a file that lies beside this one; as an import it would cost every run
+        exec(code, scope)  # noqa: S102  # a file beside this one; as an import it would cost memory in every run
         command = scope["enter"](command[1:], call_libc)
     return [command[0], "--json-status-fd", str(status), *command[1:]]
 
 
 def spawn(command: list[str], *, status: int | None) -> tuple[int, int]:
-    """The pid of the started agent and 0, or the errno that exec gave; a box tells of itself at `status`."""
+    """Starts the command; returns its pid and 0, or the errno of exec. Bubblewrap reports to `status`."""
     environment = first_environment()
     guardian = os.getpid()
     failed, fail = os.pipe()
@@ -155,7 +159,10 @@ def name(pid: int) -> bytes:
 
 
 def is_leftover(pid: int) -> bool:
-    """Neither a forwarder of the box itself nor on its way out: what ends has no memory, hence no argv, any more."""
+    """Whether the process counts as a leftover: not a forwarder of the sandbox, and not exiting.
+
+    An exiting process has no memory, hence no argv.
+    """
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
             words = file.read()
@@ -174,7 +181,10 @@ def state_and_parent(pid: int) -> tuple[str, int]:
 
 
 def is_dead(pid: int) -> bool:
-    """Nothing of it runs any more. A first thread that has ended looks like a zombie while others go on."""
+    """Whether no thread of the process runs any more.
+
+    A process whose main thread has ended looks like a zombie while others are still running.
+    """
     if state_and_parent(pid)[0] not in "ZX":
         return False
     try:
@@ -189,19 +199,22 @@ def children(pid: int) -> list[int]:
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:  # noqa: PTH123
                 found += map(int, file.read().split())
-    except OSError:  # it ended while we looked; its children are ours at the next look
+    except OSError:  # it ended while we looked; its children are reparented to us and found in the next scan
         pass
     return found
 
 
 def scanned_children(pid: int) -> list[int]:
-    """For kernels without CONFIG_PROC_CHILDREN."""
+    """Lists children on kernels without CONFIG_PROC_CHILDREN."""
     pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
     return [found for found in pids if state_and_parent(found)[1] == pid]
 
 
 def kill(pid: int, parents: tuple[int, int]) -> bool:
-    """True when a living process got the signal. A pidfd, then a look at its parent: a reused pid is never hit."""
+    """Kills a process; True if a living process got the signal.
+
+    The pidfd is opened before the parent is checked, so a reused pid is never hit.
+    """
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -231,7 +244,7 @@ class Guardian:
         self.control = control
         self.boxed = boxed
         self.top = 0
-        """Our own child: the agent, or the monitor of its box."""
+        """Our own child: the agent, or the monitor of its sandbox."""
         self.top_ended = False
         self.top_status = 0
         self.is_started = False
@@ -253,19 +266,20 @@ class Guardian:
         self.poll = select.poll()
         self.poll.register(self.wake, select.POLLIN)
         self.poll.register(control, select.POLLIN)
-        # The second wire to the supervisor: a process it has forked without exec may hold a copy of its socket,
-        # and then no end of file comes. Unlike PDEATHSIG it does not fire when a mere thread of it ends.
+        # A second way to notice the supervisor's end: a process that it has forked without exec may hold a copy of its
+        # socket, and then no end of file arrives. Unlike PDEATHSIG a pidfd does not fire when a mere thread of the
+        # supervisor ends.
         self.supervisor = -1
         try:
             self.supervisor = os.pidfd_open(os.getppid())
             self.poll.register(self.supervisor, select.POLLIN)
-        except OSError:  # a kernel before 5.3, or it is gone already: the socket tells
+        except OSError:  # a kernel before 5.3, or it is already gone: then the socket reports it
             pass
 
     def report(self, *words: object) -> None:
         try:
             os.write(self.control, " ".join(map(str, words)).encode() + b"\n")
-        except OSError:  # nobody listens any more; the end of file on the same socket is acted upon
+        except OSError:  # nobody reads any more; the end of file on the same socket is handled
             self.supervisor_gone()
 
     def supervisor_gone(self) -> None:
@@ -309,25 +323,25 @@ class Guardian:
             self.sweep(time.monotonic() + ALONE_SWEEP_S)
 
     def enter(self, status: int) -> bool:
-        """Waits for the agent inside of the box; False when bubblewrap could not build it, or was told to end."""
+        """Waits for the agent inside of the sandbox; False if bubblewrap could not build it or was told to end."""
         while not self.top_ended:
             if time.monotonic() >= min(self.kill_at, self.term_at):
                 os.kill(self.top, signal.SIGKILL)
             for init in self.look(self.top):
-                # The first child: one that was orphaned comes after it.
+                # Only the first child: an orphan that was reparented comes after it.
                 for pid in self.look(init)[:1]:
                     if name(pid) != name(self.top) and self.hold_agent(pid, init):
                         return True
             self.wait(BOX_LOOK_S)
             self.reap()
-        # An agent may end before it was seen. Only of one that was started does bubblewrap tell the exit code.
+        # An agent may end before it was seen. Bubblewrap reports an exit code only for an agent that was started.
         self.agent = self.top
         return b'"exit-code"' in os.read(status, 4096)
 
     def hold_agent(self, pid: int, init: int) -> bool:
         try:
             handle = os.pidfd_open(pid)
-        except OSError:  # it has ended already
+        except OSError:  # it has already ended
             return False
         if state_and_parent(pid)[1] != init:
             os.close(handle)
@@ -338,7 +352,10 @@ class Guardian:
         return True
 
     def box_ended(self) -> None:
-        """The agent in the box has ended: counts and kills what it left, then lets the monitor tell the exit code."""
+        """Handles the end of a sandboxed agent.
+
+        Counts and kills its leftovers, then lets the monitor report the exit code.
+        """
         self.poll.unregister(self.agent_handle)
         give_up = time.monotonic() + BOX_SWEEP_S
         while self.kill_in_box(give_up) and time.monotonic() < give_up:
@@ -349,7 +366,7 @@ class Guardian:
         self.sweep_at = min(self.sweep_at, max(now + KILLED_S, patient))
 
     def kill_in_box(self, give_up: float) -> bool:
-        """True while there was something alive."""
+        """Kills everything in the sandbox except its init; True if something was still alive."""
         alive = False
         for init in self.look(self.top):
             for pid, parent in self.descendants(init):
@@ -363,7 +380,7 @@ class Guardian:
         return alive
 
     def watch(self) -> None:
-        """Until the agent has ended, or has been killed and still is not gone after a second."""
+        """Waits until the agent has ended, or until `sweep_at`, shortly after it was killed."""
         while not self.top_ended and time.monotonic() < self.sweep_at:
             next_at = min(self.term_at, self.kill_at, self.sweep_at)
             self.wait(None if next_at == float("inf") else max(0.0, next_at - time.monotonic()))
@@ -376,7 +393,7 @@ class Guardian:
             self.rung = "killed"
             self.signal_agent(signal.SIGKILL)
             self.term_at = self.kill_at = float("inf")
-            # The kernel ends a box with all that is in it, which takes longer than one process.
+            # The kernel ends a sandbox with everything in it, which takes longer than a single process.
             self.sweep_at = min(self.sweep_at, now + KILLED_S + (BOX_SWEEP_S if self.boxed else 0.0))
         elif now >= self.term_at:
             self.rung = "stopped"
@@ -391,13 +408,13 @@ class Guardian:
             return
         try:
             signal.pidfd_send_signal(self.agent_handle, number)
-        except ProcessLookupError:  # it ended a moment ago, which its handle is about to tell
+        except ProcessLookupError:  # it ended a moment ago, which its pidfd is about to report
             return
 
     def report_exit(self) -> None:
         status = self.top_status
         if self.boxed and self.rung == "killed" and status == (128 + signal.SIGKILL) << 8:
-            # The monitor's word for the SIGKILL that we have sent.
+            # How the monitor reports the SIGKILL that we have sent.
             status = signal.SIGKILL
         self.report("EXITED", status, self.rung)
 
@@ -436,7 +453,7 @@ class Guardian:
                 self.end(int(words[1]) / 1000, int(words[2]) / 1000)
 
     def end(self, polite_s: float, stop_s: float) -> None:
-        """A second order may only shorten the first."""
+        """Begins or shortens the ending; a second order can only shorten the first."""
         now = time.monotonic()
         if self.rung == "exited":
             self.rung = "closed"
@@ -462,12 +479,12 @@ class Guardian:
                     self.report_exit()
 
     def sweep(self, give_up: float) -> list[int]:
-        """Kills what is still there after the agent, and gives what is alive all the same.
+        """Kills what the agent has left behind; returns the processes that are still alive.
 
-        Whatever descends from the agent has a chain of parents that ends here, so having no child at all is the
-        kernel's own word that nothing is left. A child may also be dead and stay: one that somebody traces can only
-        be taken by its tracer. Then two looks in a row must find nothing that was not dead before: while one is made,
-        a dying parent may hand its children over to us unseen.
+        All descendants of the agent are below this process, so having no child at all is the kernel's assurance that
+        nothing is left. A child may also be dead and stay: one that is being traced can only be reaped by its tracer.
+        Then two scans in a row must find nothing that was not already dead: during a scan a dying parent's children may
+        be reparented to us unseen.
         """
         dead: set[int] = set()
         quiet = 0
@@ -477,7 +494,7 @@ class Guardian:
                 return []
             found = set()
             for pid, parent in self.descendants(self.me):
-                # Killed as it is found: something that forks and exits at once is gone after a full walk.
+                # Killed as soon as it is found: a process that forks and exits at once is gone after a full walk.
                 counts = not self.boxed and pid != self.agent
                 if kill(pid, (parent, self.me)) and counts:
                     self.leftovers.add(pid)

@@ -1,4 +1,4 @@
-"""Chunks of bytes become bounded lines, and stderr its head and tail; knows no process and no meaning of a line."""
+"""Splits chunks of bytes into bounded lines, and keeps the first and last lines of stderr."""
 
 from __future__ import annotations
 
@@ -14,24 +14,26 @@ import msgspec
 MIB = 1024 * 1024
 
 LINE_LIMIT = 64 * MIB
-"""Longer lines stay in their file. Smaller, and real answers with images would come as files; larger, and one line
-costs more memory than a whole supervisor."""
+"""Longer lines are kept in a file. With a lower limit, real answers with images would arrive as files; with a higher
+one, a single line costs more memory than a whole supervisor."""
 
 SPOOL_FROM = 32 * MIB
-"""A growing line waits in a file from here on: held in memory to its end, it would be copied while it is large."""
+"""From this size a growing line is written to a file: kept in memory to its end, it would be copied while it is
+large."""
 
 SPOOL_LIMIT = 4096 * MIB
-"""A child that never ends its line must not fill the disk; beyond this the content is dropped and only counted."""
+"""Limit for a child that never ends its line, so that it cannot fill the disk; further content is dropped and only
+counted."""
 
 _KEEP_BUFFER_FROM = MIB
-"""From this size the collecting buffer itself is handed out: a copy into bytes would double the memory."""
+"""From this size the collecting buffer itself is handed out: copying it into bytes would double the memory."""
 
 
 class Spooled(msgspec.Struct, frozen=True, kw_only=True):
-    """A line over the limit. The file (mode 0600) belongs to whoever takes the line, who also removes it."""
+    """A line over the limit, in a file of mode 0600. The receiver of the line owns the file and removes it."""
 
     path: str
-    """Empty when the content could not be kept (disk full, or over the spool's own limit)."""
+    """Empty if the content could not be kept (disk full, or over the limit for spooled lines)."""
     size: int
 
 
@@ -39,13 +41,13 @@ Line = bytes | bytearray | Spooled
 
 
 class Several(msgspec.Struct, frozen=True, gc=False):
-    """One line or more with their ends. A reader that takes them like this saves a copy of each line."""
+    """One or more lines with their line ends. Taking them together saves a copy of each line."""
 
     data: bytes
 
     def split(self) -> list[bytes]:
         lines = self.data.split(b"\n")
-        # JSON escapes a carriage return, so one in the bytes is rare. One byte is found ten times as fast as two.
+        # JSON escapes a carriage return, so one in the bytes is rare. Searching one byte is ten times as fast as two.
         if b"\r" in self.data:
             lines = [line[:-1] if line.endswith(b"\r") else line for line in lines]
         return [line for line in lines if line]
@@ -65,7 +67,7 @@ def split(pieces: Iterable[Piece]) -> list[Line]:
 
 
 class LineFramer:
-    r"""Splits on b"\n" alone, since U+2028 and its kin are data in JSON. Drops one trailing \r, and empty lines."""
+    r"""Splits on b"\n" only, since U+2028 and the like are data in JSON. Drops one trailing \r, and empty lines."""
 
     def __init__(
         self,
@@ -86,9 +88,9 @@ class LineFramer:
         return split(self.feed_whole(chunk))
 
     def feed_whole(self, chunk: bytes) -> list[Piece]:
-        """The same lines, those in the middle of a chunk still in one piece."""
+        """Like `feed`, but keeps the lines in the middle of a chunk in one piece."""
         pieces: list[Piece] = []
-        if len(chunk) > self._limit:  # never from a pipe; cut, so that no line over the limit passes whole
+        if len(chunk) > self._limit:  # never from a pipe; split, so that no line over the limit passes undivided
             for at in range(0, len(chunk), self._limit):
                 pieces += self.feed_whole(chunk[at : at + self._limit])
             return pieces
@@ -139,7 +141,7 @@ class LineFramer:
 
 
 class _Spool:
-    """One long line on its way through a file. A failing disk loses the content, never the count or the framing."""
+    """A long line that is written to a file. A failing disk loses the content, never the count or the framing."""
 
     def __init__(self, folder: str, limit: int) -> None:
         self._limit = limit
@@ -210,7 +212,7 @@ class _Spool:
 
 
 class HeadAndTail:
-    """The first and the last lines of stderr, each cut at `width`: a chatty child costs a bounded amount."""
+    """The first and the last lines of stderr, each cut at `width`, so that a chatty child costs bounded memory."""
 
     def __init__(
         self, *, head: int = 20, tail: int = 50, width: int = 4096, on_line: Callable[[str], None] | None = None

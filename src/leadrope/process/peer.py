@@ -1,4 +1,4 @@
-"""The other end of a run: what an attempt reads from and writes to, whether it is a process or a connection.
+"""The other end of a run, which an attempt reads from and writes to: a process or a connection.
 
 `child.Child` is one, the runtime's `HttpPeer` the other. Clocks, budget, events and result belong to the attempt that
 reads it, and are the same for both.
@@ -11,11 +11,11 @@ from typing import Any, Protocol, runtime_checkable
 
 
 class PeerEnding(Protocol):
-    """How it went."""
+    """How the peer ended."""
 
     @property
     def exit_code(self) -> int | None:
-        """Of a process; -n when signal n ended it."""
+        """The exit code of a process; -n if signal n ended it."""
 
     @property
     def leftovers_killed(self) -> int: ...
@@ -25,7 +25,7 @@ class PeerEnding(Protocol):
 
 
 class Peer(Protocol):
-    """Read until nothing comes, then `end`, which is also right at every other moment."""
+    """The interface of a peer. Call `read_whole` until it returns nothing, then `end`; `end` is safe at any time."""
 
     @property
     def stderr_head(self) -> tuple[str, ...]: ...
@@ -35,26 +35,28 @@ class Peer(Protocol):
 
     @property
     def last_read_bytes(self) -> int:
-        """What the batch that was read last weighs."""
+        """Size of the last batch that was read."""
 
     async def read_whole(self) -> Sequence[Any]:
-        """The next batch for the session's `receive`; empty at the end. Not reading holds the other end."""
+        """Returns the next batch for the session's `receive`, empty at the end. Not reading blocks the other end."""
 
     def write(self, data: bytes) -> None:
-        """Queue what the session wants to say; raises errors.RunClosed when nobody reads it any more."""
+        """Queues data of the session; raises errors.RunClosed once nobody reads it any more."""
 
     def close_input(self) -> None:
-        """Nothing more will be written; when all is read, that is the end."""
+        """Closes the input after the data written before."""
 
     async def end(self, *, polite_s: float = ..., stop_s: float = ...) -> PeerEnding:
-        """Leave nothing behind. `polite_s` is for an end of its own, `stop_s` until it is ended by force; any number of
-        calls, and each can only shorten the waits.
+        """Ends the peer without leaving anything behind.
+
+        It gets `polite_s` to end by itself, and another `stop_s` until it is ended by force. It may be called any
+        number of times; a later call can only shorten the waits.
         """
 
 
 @runtime_checkable
 class Cancelling(Protocol):
-    """A peer whose answer is cut short from here. Others are asked for it, in the words of their session."""
+    """A peer whose response can be cancelled from here. Others are asked to stop through their session's protocol."""
 
     def cancel(self) -> None:
-        """End the answer that is under way; the session is told so."""
+        """Cancels the current response and tells the session."""

@@ -1,4 +1,4 @@
-"""Who writes into a pipe that this process reads from; Linux tells it, other systems do not."""
+"""Finds out who writes into a pipe that this process reads from; possible on Linux only."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def is_fed(fd: int) -> bool:
-    """Another command writes into this pipe: the one before us in a shell's pipeline.
+    """Whether another command writes into this pipe: the previous one in a shell's pipeline.
 
     A parent that holds the other end (a CI runner, a cron daemon, a wrapper) does not count: it may have opened the
-    pipe for no reason, never write to it and never close it. False where that cannot be found out.
+    pipe for no reason, never write to it and never close it. Returns False if it cannot be determined.
     """
     try:
         found = os.fstat(fd)
@@ -31,13 +31,14 @@ def _processes() -> list[int]:
 
 
 def _ancestors() -> set[int]:
-    """This process and all above it."""
+    """Returns the pids of this process and all its ancestors."""
     above = {os.getpid()}
     pid = os.getppid()
     while pid > 0 and pid not in above:
         above.add(pid)
         try:
-            # The name of a program may hold spaces and brackets; the parent is the second field after the last one.
+            # The name of a program may contain spaces and parentheses; the parent is the second field after the last
+            # one.
             pid = int(Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[1])
         except (OSError, ValueError, IndexError):
             break
@@ -45,7 +46,7 @@ def _ancestors() -> set[int]:
 
 
 def _writes(pid: int, pipe: os.stat_result) -> bool:
-    """False for a process of another user: it may not be looked at."""
+    """Whether the process has the pipe open for writing; False for processes of other users."""
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208  # names alone
             found = os.stat(f"/proc/{pid}/fd/{name}")  # noqa: PTH116  # a text is enough

@@ -1,4 +1,4 @@
-"""The two ways to hold a process tree: through its guardian, or bare with the last net; knows no lines and no agent."""
+"""The two ways to hold a process tree: through its guardian, or bare, swept at the end by tag and session."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from leadrope.process import guardian, reaper
 from leadrope.process.streams import InputSocket, Pipe, Streams
 
 Rung = Literal["exited", "closed", "stopped", "killed"]
-"""How far the ladder had to go: it ended by itself, after its stdin was closed, after SIGTERM, or by SIGKILL."""
+"""How far the escalation went: it ended by itself, after its stdin was closed, after SIGTERM, or by SIGKILL."""
 
 START_S = 15.0
-"""A Python starts in 15 ms here; on a machine that swaps it may take seconds. After this something is broken."""
+"""Python starts in 15 ms here; on a machine that swaps it may take seconds. After this something is broken."""
 
 OVERDUE_S = guardian.SWEEP_S + 3.0
-"""The guardian bounds itself; this long after its last deadline it is stuck (stopped by the agent, say)."""
+"""The guardian limits its own work; this long after its last deadline it is stuck (stopped by the agent, say)."""
 
 _REAP_FIRST_S = 0.001
 _REAP_MOST_S = 0.05
 
 
 class TreeHold(Protocol):
-    """What a child asks of whatever holds its tree. Both orders are given at once, without waiting."""
+    """What a child asks of the holder of its tree. Both calls return at once, without waiting."""
 
     pid: int
 
@@ -43,7 +43,7 @@ class TreeHold(Protocol):
 
 
 class TreeOwner(Protocol):
-    """Whom a hold reports to, each once, in this order."""
+    """The receiver of a hold's reports; each method is called once, in this order."""
 
     def agent_exited(self, code: int) -> None: ...
 
@@ -54,21 +54,21 @@ class Swept(NamedTuple):
     leftovers: int = 0
     survivors: int = 0
     names: str = "-"
-    """Of the first survivors, for whoever reads about them."""
+    """Names of the first survivors, for messages."""
 
 
 _LATE: list[subprocess.Popen[bytes]] = []
-"""Guardians that still fight with what cannot be killed; taken when another is started, or by the system at the end."""
+"""Guardians that are still trying to kill survivors; reaped when another one is started, or by the system at exit."""
 
 
 def late() -> int:
-    """How many of them are still at it; those that have ended are taken."""
+    """Reaps the guardians that have ended; returns how many are still working."""
     _LATE[:] = [process for process in _LATE if process.poll() is None]
     return len(_LATE)
 
 
 class ExecFailed(Exception):
-    """The command itself could not be executed; the child makes a sentence of it."""
+    """The command itself could not be executed; `child` turns this into a message."""
 
     def __init__(self, errno: int) -> None:
         super().__init__(os.strerror(errno))
@@ -76,15 +76,18 @@ class ExecFailed(Exception):
 
 
 class BoxFailed(Exception):
-    """The sandbox around the command could not be built; its stderr says why."""
+    """The sandbox could not be built; its stderr says why."""
 
 
 class GuardianFailed(Exception):
-    """The guardian ended before it had started anything."""
+    """The guardian ended before it had started the command."""
 
 
 def has_guardian() -> bool:
-    """It needs Linux and a real interpreter: a frozen program's sys.executable is the program itself."""
+    """Whether a guardian can be used: it needs Linux and a real interpreter.
+
+    The sys.executable of a frozen program is the program itself.
+    """
     is_frozen = bool(getattr(sys, "frozen", False))
     return sys.platform == "linux" and bool(sys.executable) and not is_frozen and _has_script()
 
@@ -95,17 +98,17 @@ def _has_script() -> bool:
 
 
 def _script() -> str:
-    """The guardian as this process imported it: compiled, it starts faster and holds a megabyte less.
+    """Returns the guardian's compiled file, which starts faster and needs a megabyte less than its source.
 
-    Where none could be written (a read-only installation, PYTHONDONTWRITEBYTECODE), one of an older source may lie
-    there: it tells of which, and else the source itself is run.
+    Where none could be written (a read-only installation, PYTHONDONTWRITEBYTECODE), a compiled file of an older source
+    may exist; it is compared with the source, and the source itself is run if it does not match.
     """
     compiled = guardian.__spec__.cached
     return compiled if compiled and is_of(compiled, guardian.__file__) else guardian.__file__
 
 
 def is_of(compiled: str, source: str) -> bool:
-    """By the time and the size of the source, which stand in the head of the compiled file."""
+    """Whether `compiled` was made from `source`, by the modification time and size in its header."""
     try:
         with open(compiled, "rb") as file:  # noqa: PTH123  # read at every start
             head = file.read(16)
@@ -118,11 +121,11 @@ def is_of(compiled: str, source: str) -> bool:
 
 
 class Guarded:
-    """A tree below its guardian.
+    """A process tree below its guardian.
 
-    Started with Popen and not loop.subprocess_exec: asyncio kills a process whose transport is dropped, and a
-    guardian killed like that cannot end its tree, while one whose socket is dropped does. Nor does it need the
-    thread per process that asyncio's watcher takes on Python 3.11.
+    Started with Popen and not loop.subprocess_exec: asyncio kills a process whose transport is dropped, and a guardian
+    killed like that cannot end its tree, whereas one whose socket is dropped does. Popen also avoids the thread per
+    process of asyncio's watcher on Python 3.11.
     """
 
     def __init__(self, owner: TreeOwner, *, tag: str, boxed: bool = False, socket_input: bool = False) -> None:
@@ -173,7 +176,7 @@ class Guarded:
         self._control = ours
         ours.setblocking(False)
         self._loop.add_reader(ours.fileno(), self._read_control)
-        # Shielded: a start that is cancelled half-way would leave pipes that nobody closes.
+        # Shielded: a start that is cancelled halfway would leave pipes that nobody closes.
         self._connecting = asyncio.ensure_future(self._connect(process, to_agent, streams))
         await asyncio.shield(self._connecting)
         async with asyncio.timeout(START_S):
@@ -209,8 +212,8 @@ class Guarded:
         try:
             self._control.send(order.encode() + b"\n")
         except OSError:
-            # It has just ended (the end of file is on its way to _read_control), or it is stuck with a full socket
-            # and _replace_guardian comes.
+            # It has just ended (the end of file is about to reach _read_control), or it is stuck with a full socket and
+            # _replace_guardian follows.
             return
 
     def _read_control(self) -> None:
@@ -247,7 +250,7 @@ class Guarded:
             case ["SWEPT", leftovers, survivors, names]:
                 self._swept = Swept(int(leftovers), int(survivors), names)
                 if self._swept.survivors:
-                    # It stays and goes on killing; whoever waits for the end has his answer.
+                    # It continues to kill in the background; whoever waits for the end has got an answer.
                     self._let_guardian_go()
                     self._finish(self._swept)
             case _:
@@ -271,7 +274,7 @@ class Guarded:
             self._overdue.cancel()
 
     def _reap(self, pause_s: float) -> None:
-        """Its socket closes a moment before it can be waited for."""
+        """Reaps the guardian; its socket closes a moment before it can be waited for."""
         if self._process is not None and self._process.poll() is None:
             self._loop.call_later(pause_s, self._reap, min(2 * pause_s, _REAP_MOST_S))
             return
@@ -280,7 +283,7 @@ class Guarded:
         if self._swept is not None:
             self._finish(self._swept)
         else:
-            # Killed before its work was done. The agent died with it (PDEATHSIG); the net takes the others.
+            # Killed before its work was done. The agent died with it (PDEATHSIG); the reaper finds the others.
             self._rung = "killed"
             net = self._net or reaper.Net(session=self._session, tag=self._tag)
             _sweep(self._loop, net, self._finish)
@@ -291,7 +294,7 @@ class Guarded:
         self._owner.tree_ended(leftovers=swept.leftovers, survivors=swept.survivors, names=swept.names, rung=self._rung)
 
     def _replace_guardian(self) -> None:
-        """It did not answer in time: its tree still hangs below it, so the supervisor can do the work."""
+        """Does the guardian's work here if it did not answer in time: its tree is still below it."""
         if self._process is None or self._control is None:
             return
         self._net = reaper.Net(session=self._session, tag=self._tag)
@@ -301,10 +304,10 @@ class Guarded:
 
 
 class Bare:
-    """Without a guardian: own session, and the net after the end.
+    """A process tree without a guardian: it has its own session and is swept by the reaper after the end.
 
-    What has left the session and cleared its environment escapes, and nothing ends the tree when the supervisor is
-    killed.
+    Processes that have left the session and cleared their environment escape, and nothing ends the tree if the
+    supervisor is killed.
     """
 
     def __init__(self, owner: TreeOwner, *, tag: str) -> None:
@@ -350,7 +353,7 @@ class Bare:
         self._timers.append(self._loop.call_later(polite_s + stop_s, self._kill))
 
     def exited(self) -> None:
-        """Called when asyncio has seen the exit, and once at the start; the first call counts."""
+        """Called when asyncio has seen the exit, and once at the start; only the first call counts."""
         if self._has_exited or self._transport is None or self._net is None:
             return
         self._has_exited = True
@@ -363,7 +366,7 @@ class Bare:
     def _finish(self, swept: Swept) -> None:
         self._owner.tree_ended(leftovers=swept.leftovers, survivors=swept.survivors, names=swept.names, rung=self._rung)
         if self._streams is not None and self._transport is not None:
-            # Only now: asyncio kills a process whose transport is closed.
+            # Not earlier: asyncio kills a process whose transport is closed.
             transport = self._transport
             self._streams.all_lost.add_done_callback(lambda _: transport.close())
 
@@ -384,11 +387,11 @@ class Bare:
         try:
             self._transport.send_signal(number)
         except ProcessLookupError:
-            return  # it has ended; asyncio is about to say so
+            return  # it has ended; asyncio is about to report it
 
 
 def _sweep(loop: asyncio.AbstractEventLoop, net: reaper.Net, done: Callable[[Swept], None]) -> None:
-    """Steps of a few milliseconds each, with the loop running in between."""
+    """Sweeps in steps of a few milliseconds each, with the event loop running in between."""
     give_up = time.monotonic() + reaper.GIVE_UP_S
 
     def step() -> None:

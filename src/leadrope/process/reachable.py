@@ -1,7 +1,7 @@
-"""Whether there is something at a path, for this user: what may not be looked at is as good as missing.
+"""Whether something exists at a path for this user; what cannot be inspected counts as missing.
 
-`Path.exists` and its siblings raise where a folder on the way may not be entered. PATH often names such folders, after
-`su` without `-` for one, and no run could start then.
+`Path.exists` and its siblings raise if a folder on the way cannot be entered. PATH often names such folders, for
+instance after `su` without `-`, and then no run could start.
 """
 
 from __future__ import annotations

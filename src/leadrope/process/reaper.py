@@ -1,8 +1,8 @@
-"""The last net: finds and kills what a run left behind, by environment tag, session or descent; starts nothing.
+"""Finds and kills the processes that a run left behind, by environment tag, session or descent.
 
-The guardian knows its own tree exactly. This is for what has lost its guardian: after a crash of the whole machine's
-supervisor, where there is none, or when it was killed. A process that left its session and cleared its environment
-escapes this net, which is why the guardian exists.
+The guardian knows its own tree exactly. The reaper handles trees that have no guardian: after a crash of the whole
+supervisor, on systems without one, or when it was killed. A process that left its session and cleared its environment
+escapes the reaper, which is why the guardian exists.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pathlib import Path
 import msgspec
 
 TAG = "LEADROPE_RUN"
-"""The variable that every agent and, unless it clears its environment, every process of its run carries."""
+"""The variable that the agent carries, and every process of its run unless it clears its environment."""
 
 GIVE_UP_S = 2.0
-"""SIGKILL takes about a millisecond; what is there after this is in uninterruptible sleep or not ours to kill."""
+"""SIGKILL takes about a millisecond; what is still there after this is in uninterruptible sleep or not ours to kill."""
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     parent: int
     session: int
     started: int
-    """Clock ticks since boot; with the pid it names one process for good."""
+    """Clock ticks since boot; together with the pid it identifies a process uniquely."""
     is_dead: bool
 
 
@@ -49,12 +49,12 @@ def process(pid: int) -> Process | None:
 
 
 def processes() -> dict[int, Process]:
-    """Every process that this user can see; empty where there is no /proc."""
+    """Returns every process that this user can see; empty where there is no /proc."""
     return {found.pid: found for pid in _pids() if (found := process(pid)) is not None}
 
 
 def tagged(tag: str) -> list[int]:
-    """The living processes that carry LEADROPE_RUN=tag. Other users' environments are unreadable except to root."""
+    """Returns the living processes with LEADROPE_RUN=tag; only root can read the environments of other users."""
     return [pid for pid in _pids() if _has_tag(pid, tag)]
 
 
@@ -63,7 +63,7 @@ def in_session(session: int) -> list[int]:
 
 
 def descendants(root: int) -> list[Process]:
-    """The living processes below `root`, without it."""
+    """Returns the living processes below `root`, without `root` itself."""
     children: dict[int, list[Process]] = {}
     for found in processes().values():
         children.setdefault(found.parent, []).append(found)
@@ -77,9 +77,9 @@ def descendants(root: int) -> list[Process]:
 
 
 def kill(pid: int, *, still: Callable[[int], bool]) -> bool:
-    """Sends SIGKILL if `still(pid)` holds once the process is pinned; True when a living process got it.
+    """Sends SIGKILL if `still(pid)` holds once the process is pinned; True if a living process got it.
 
-    The pidfd is opened first and the question asked second, so a pid that was reused in between is not hit.
+    The pidfd is opened before `still` is called, so a pid that was reused in between is not hit.
     """
     if pid in _protected():
         return False
@@ -97,7 +97,7 @@ def kill(pid: int, *, still: Callable[[int], bool]) -> bool:
 
 
 def kill_tagged(tag: str) -> int:
-    """Kills every process of a run, also those that start meanwhile; how many there were."""
+    """Kills every process of a run, including those that start meanwhile; returns how many there were."""
     if not tag:
         raise ValueError("an empty tag would match nothing or too much; pass the id of a run")
     killed: set[int] = set()
@@ -109,7 +109,7 @@ def kill_tagged(tag: str) -> int:
 
 
 class Net:
-    """What is known of one run without its guardian: its session, its tag, and descendants seen while it lived."""
+    """Finds the processes of one run without its guardian: by session, tag, and descendants seen earlier."""
 
     def __init__(self, *, session: int, tag: str) -> None:
         self._session = session
@@ -122,7 +122,7 @@ class Net:
         return len(self._killed)
 
     def note_descendants(self, root: int) -> None:
-        """Remembers the tree while its parents are alive; afterwards nothing tells who belonged to whom."""
+        """Remembers the tree while the parents are alive; afterwards the parentage is lost."""
         if sys.platform == "win32":  # untested
             import psutil  # noqa: PLC0415
 
@@ -132,7 +132,7 @@ class Net:
             self._seen |= {found.pid: found.started for found in descendants(root)}
 
     def sweep(self) -> int:
-        """Kills what it finds, and says how many were alive: repeat until 0."""
+        """Kills what it finds and returns how many were alive: repeat until 0."""
         if sys.platform == "win32":  # untested
             return self._kill_by_psutil()
         if not Path("/proc/self/stat").exists():  # a POSIX system without /proc, such as macOS
@@ -162,7 +162,7 @@ class Net:
     def _sweep_group(self) -> int:
         try:
             os.killpg(self._session, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # macOS says EPERM for a group of zombies
+        except (ProcessLookupError, PermissionError):  # macOS reports EPERM for a group of zombies
             return 0
         self._killed.add(self._session)
         return 1
@@ -199,7 +199,10 @@ def _has_tag(pid: int, tag: str) -> bool:
 
 
 def _protected() -> set[int]:
-    """Never signalled: init, this process, and its ancestors (a run may start leadrope, which inherits its tag)."""
+    """Processes that are never signalled: init, this process and its ancestors.
+
+    A run may start leadrope, which then inherits the run's tag.
+    """
     protected = {0, 1}
     pid = os.getpid()
     while pid > 1:
@@ -211,7 +214,7 @@ def _protected() -> set[int]:
 
 @contextlib.contextmanager
 def _pinned(pid: int) -> Iterator[int | None]:
-    """A pidfd; -1 where the kernel has none (before 5.3); None when the process is gone."""
+    """Yields a pidfd; -1 if the kernel has none (before 5.3); None if the process is gone."""
     if sys.platform != "linux":
         yield -1
         return

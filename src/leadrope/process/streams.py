@@ -1,4 +1,4 @@
-"""The three streams of a child: batches of lines out, bytes in, stderr kept; knows no pid and ends nothing."""
+"""The three streams of a child: batches of lines from stdout, bytes to stdin, the kept part of stderr."""
 
 from __future__ import annotations
 
@@ -13,28 +13,29 @@ from leadrope import errors
 from leadrope.process import lines
 
 PIPE_SIZE = lines.MIB
-"""A pipe of 64 KiB, the default, costs a third of the throughput in wake-ups."""
+"""The default pipe size of 64 KiB costs a third of the throughput in wake-ups."""
 
 WRITE_HIGH_WATER = lines.MIB
 
 ENDING_FACTOR = 4
-"""While the child is being ended nothing may hold it back, so reading goes on; beyond this many times the high
-water, output that nobody takes is dropped and counted."""
+"""While the child is being ended nothing may block it, so reading continues; output beyond this many times the
+high-water mark is dropped and counted."""
 
 QUIET_S = 0.5
-"""After the whole tree is gone its pipes end at once. Somebody outside the tree who was handed one may keep it open;
-this long without a byte and we close our end."""
+"""Once the whole tree is gone its pipes end at once. A process outside the tree that was handed one may keep it open;
+after this long without a byte we close our end."""
 
 _QUIET_ROUNDS = 10
 
-# glibc gives the top of its heap back to the kernel as soon as some 128 KiB of it are free, and takes it again for the
-# next chunk: up to 26,000 page faults and a quarter of the CPU time for 50,000 lines. Freeing one large block moves
-# that threshold to twice the block's size (mallopt(3)). The block itself is never touched; elsewhere nothing happens.
+# glibc returns the top of its heap to the kernel as soon as some 128 KiB of it are free, and requests it again for the
+# next chunk: up to 26,000 page faults and a quarter of the CPU time for 50,000 lines. Freeing one large block raises
+# that threshold to twice the block's size (mallopt(3)). The block itself is never touched; with other allocators this
+# has no effect.
 bytes(4 * lines.MIB)
 
 
 class Streams(asyncio.SubprocessProtocol):
-    """Fed by transports of loop.subprocess_exec, or by one Pipe per file descriptor."""
+    """The streams of one child, fed by the transports of loop.subprocess_exec or by one Pipe per file descriptor."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Streams(asyncio.SubprocessProtocol):
         self._outputs: dict[int, asyncio.ReadTransport] = {}
         self._lost: set[int] = set()
         self.all_lost: asyncio.Future[None] = self._loop.create_future()
-        # Reading side: whole batches, so that the consumer wakes once per chunk and not once per line.
+        # Reading: whole batches, so that the consumer wakes once per chunk and not once per line.
         self._batches: deque[tuple[int, list[lines.Piece]]] = deque()
         self._unbatched = 0
         self._queued = 0
@@ -66,15 +67,15 @@ class Streams(asyncio.SubprocessProtocol):
         self.pauses = 0
         self.last_read_bytes = 0
         self.discarded_bytes = 0
-        # Writing side.
+        # Writing.
         self._stdin_closing = False
         self._write_is_paused = False
         self._drainers: list[asyncio.Future[None]] = []
 
-    # What the consumer calls.
+    # Called by the consumer.
 
     async def read(self) -> list[lines.Piece]:
-        """The next batch, one chunk at the most; an empty one is the end of output."""
+        """Returns the next batch, at most one chunk; an empty batch is the end of output."""
         while not self._batches:
             if 1 in self._lost:
                 return []
@@ -98,7 +99,7 @@ class Streams(asyncio.SubprocessProtocol):
         self._stdin.write(data)
 
     async def drain(self) -> None:
-        """Waits until the child has taken most of what was written; ends with an error when it never will."""
+        """Waits until the child has read most of what was written; raises if it never will."""
         while self._write_is_paused and 0 not in self._lost:
             waiter = self._loop.create_future()
             self._drainers.append(waiter)
@@ -107,7 +108,7 @@ class Streams(asyncio.SubprocessProtocol):
             raise self._closed_input()
 
     def close_stdin(self) -> None:
-        """What was written before is still delivered."""
+        """Closes stdin; data written before is still delivered."""
         self._stdin_closing = True
         if self._stdin is not None:
             self._stdin.close()
@@ -118,17 +119,17 @@ class Streams(asyncio.SubprocessProtocol):
             hint="Look at its exit code and at the last lines of its stderr; start a new run to continue.",
         )
 
-    # What the ending calls.
+    # Called during the ending.
 
     def begin_ending(self, *, close_stdin: bool = True) -> None:
-        """From here on the child is never held back: blocked on a full pipe it could not end politely."""
+        """Stops blocking the child: on a full pipe it could not end cleanly."""
         self._is_ending = True
         if close_stdin:
             self.close_stdin()
         self._resume()
 
     def finish(self, *, quiet_s: float = QUIET_S) -> None:
-        """Nothing of the tree is left: takes what is still in the pipes, then lets go of them."""
+        """Called when nothing of the tree is left: reads what is still in the pipes, then closes them."""
         self._stdin_closing = True
         if self._stdin is not None and 0 not in self._lost:
             self._stdin.abort()
@@ -145,10 +146,10 @@ class Streams(asyncio.SubprocessProtocol):
         for transport in self._outputs.values():
             transport.close()
 
-    # What the transports call.
+    # Called by the transports.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Comes from loop.subprocess_exec alone, before any data; the child may have ended already."""
+        """Called by loop.subprocess_exec only, before any data; the child may have already ended."""
         process = cast("asyncio.SubprocessTransport", transport)
         for fd in (0, 1, 2):
             pipe = process.get_pipe_transport(fd)
@@ -172,7 +173,7 @@ class Streams(asyncio.SubprocessProtocol):
             self.stderr.feed(data)
             return
         if self.discarded_bytes or (self._is_ending and self._queued > ENDING_FACTOR * self._high_water):
-            # Once one piece is dropped the rest is too: lines put together across a gap would be false.
+            # Once one piece is dropped the rest is too: lines joined across a gap would be wrong.
             self.discarded_bytes += len(data)
             return
         self._unbatched += len(data)
@@ -233,7 +234,7 @@ class Streams(asyncio.SubprocessProtocol):
 
 
 class Pipe(asyncio.Protocol):
-    """One file descriptor of a child that asyncio did not start itself."""
+    """A file descriptor of a child that asyncio did not start itself."""
 
     def __init__(self, fd: int, streams: Streams) -> None:
         self._fd = fd
@@ -256,7 +257,7 @@ class Pipe(asyncio.Protocol):
 
 
 class InputSocket(Pipe):
-    """The socket that is the child's stdin. Nothing comes back on it but its end."""
+    """The socket that is the child's stdin; nothing is received on it except its end."""
 
     def __init__(self, streams: Streams) -> None:
         super().__init__(0, streams)
@@ -267,10 +268,10 @@ class InputSocket(Pipe):
         super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """A child may write to its stdin; no program does, and it is no output."""
+        """Ignores data: a child may write to its stdin, but no program does, and it is not output."""
 
     def eof_received(self) -> bool:
-        """True keeps the socket: a child that has only ended its own side of it still reads."""
+        """Returns True to keep the socket: a child that has only closed its own side of it still reads."""
         look = select.poll()
         look.register(self._socket, select.POLLHUP)
         return not any(event & select.POLLHUP for _, event in look.poll(0))
@@ -284,5 +285,5 @@ def _enlarge(pipe: IO[Any] | None) -> None:
     try:
         fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
     except OSError:
-        # The user's quota of pipe memory is used up, or the system allows less; the small pipe works, only slower.
+        # The user's quota of pipe memory is used up, or the system allows less; the small pipe works, but slower.
         return

@@ -47,7 +47,7 @@ _HOMES = {
 }
 
 
-# The suite opens runs, so it lives above; here it is only found by whoever looks for it among the stand-ins.
+# The suite opens runs, so it belongs to a higher layer; it is listed here so that it can be found beside the stand-ins.
 _SUITE = "leadrope.runtime.conformance"
 
 

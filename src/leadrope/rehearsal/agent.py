@@ -1,8 +1,8 @@
-"""A scripted agent: a process that speaks the agent's wire on stdin and stdout, byte for byte as its script says.
+"""A scripted agent: a process that speaks the agent's protocol on stdin and stdout, byte for byte as scripted.
 
-It stands where the `claude` binary would, so that framing, signals, the gate and the ending of children are tested on
-a real process. It and its two parts, `agent_bytes` and `agent_children`, import nothing but the standard library: it is
-started for every test, and must be up in a few hundredths of a second. Scripts are checked before, by `executable`.
+It replaces the `claude` binary, so that framing, signals, the gate and the ending of children are tested with a real
+process. It and its two parts, `agent_bytes` and `agent_children`, import only the standard library: it is started for
+every test, and must be up in a few hundredths of a second. `executable` checks the scripts beforehand.
 """
 
 # ruff: noqa: PTH109, PTH110, PTH123  # importing pathlib would cost a third of the start-up time
@@ -15,7 +15,7 @@ import signal
 import sys
 from typing import Any
 
-# By place and not by name: an executable has this folder as a package of its own, without the rest of leadrope.
+# By path and not by name: an executable has this folder as a package of its own, without the rest of leadrope.
 from .agent_bytes import NO_SESSION, PIECE, InputClosed, Stdin, fail, flood, verbatim, write_all
 from .agent_children import spawn
 
@@ -79,7 +79,7 @@ class ScriptedAgent:
                 self._play_line(line)
 
     def _play_line(self, line: bytes) -> None:
-        """A recorded line among live ones: ids that the supervisor chooses are its own, its answers are awaited."""
+        """Plays a recorded line among live ones: uses the ids chosen by the supervisor and waits for its answers."""
         try:
             message = json.loads(line)
         except ValueError:
@@ -115,7 +115,7 @@ class ScriptedAgent:
                 "claude_code_version": self._version,
                 "current_permission_mode": self._mode,
             }
-            # Older versions do not know these words at all, so `false` leaves them out.
+            # Older versions do not know these keys at all, so `false` leaves them out.
             info.update(
                 {
                     name: True
@@ -190,7 +190,7 @@ class ScriptedAgent:
             "stop_reason": "end_turn",
             "terminal_reason": "completed",
             "uuid": self._uuid(),
-            # Not first, as in the real agent: a reader that looks at the first key only is wrong.
+            # Not first, as in the real agent: a reader that looks only at the first key is wrong.
             "type": "result",
         }
         self.do_line({**line, **_fields(value)})
@@ -211,7 +211,7 @@ class ScriptedAgent:
         self.do_calls([value])
 
     def do_calls(self, values: list[dict[str, Any]]) -> None:
-        """Tool calls of one message: all announced, all gated together, then each one run or not."""
+        """Plays the tool calls of one message: announces all, asks the gate for all, then runs or skips each."""
         for value in values:
             self.do_tool_use(value)
         asked = [self._send_hook(value) if value.get("gate", True) else None for value in values]
@@ -376,7 +376,7 @@ def _is_control(message: dict[str, Any], subtype: str) -> bool:
 
 
 def _hook_verdict(response: dict[str, Any]) -> tuple[str, str]:
-    """Fails closed, as the real agent does with onFailure block."""
+    """Reads a hook's verdict; fails closed, as the real agent does with onFailure block."""
     answer = response.get("response") if response.get("subtype") == "success" else None
     output = answer.get("hookSpecificOutput") if isinstance(answer, dict) else None
     if not isinstance(output, dict) or output.get("permissionDecision") not in ("allow", "deny", "ask"):
@@ -394,7 +394,7 @@ def _option(argv: list[str], name: str) -> str | None:
 
 
 def run(script: dict[str, Any], argv: list[str]) -> None:
-    """Be the agent: answer `--version` and other short commands, else play the steps."""
+    """Plays the agent: answers `--version` and other short commands, otherwise plays the steps."""
     answers = {
         "--version": {"stdout": script.get("version", "2.1.325 (Claude Code)") + "\n"},
         **script.get("answers", {}),
@@ -412,16 +412,16 @@ def run(script: dict[str, Any], argv: list[str]) -> None:
     try:
         ScriptedAgent(script, argv).play()
     except BrokenPipeError:
-        os._exit(1)  # the supervisor stopped reading; there is nobody to tell
-    # Without the interpreter's own ending, which would flush and close what the script wanted left alone.
+        os._exit(1)  # the supervisor stopped reading; nobody can be told
+    # Skips the interpreter's own exit, which would flush and close what the script wanted left alone.
     os._exit(0)
 
 
 def main(argv: list[str]) -> None:
-    """`python -m leadrope.rehearsal.agent SCRIPT ARGS...`: the script is YAML or JSON."""
+    """Runs `python -m leadrope.rehearsal.agent SCRIPT ARGS...`, where the script is YAML or JSON."""
     if not argv:
         fail("usage: python -m leadrope.rehearsal.agent SCRIPT ARGS...")
-    from pathlib import Path  # noqa: PLC0415  # the executables that write_executable makes do without
+    from pathlib import Path  # noqa: PLC0415  # not needed by the executables that write_executable makes
 
     from leadrope.rehearsal.executable import load_agent  # noqa: PLC0415  # the same
 

@@ -1,4 +1,4 @@
-"""Bytes of the scripted agent: what it reads from its supervisor, and what it writes exactly as a script says."""
+"""The scripted agent's input and output: reads from the supervisor, and writes exactly the bytes of the script."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any, NoReturn
 
 NO_SESSION = "00000000-0000-4000-8000-000000000000"
 PIECE = 1024 * 1024
-# Up to here a flood is built whole before anything is sent, so that the generator does not slow down its reader;
-# a larger one repeats one block of lines.
+# Up to this size a flood is built completely before it is sent, so that the generator does not slow down its reader; a
+# larger one repeats one block of lines.
 _PREBUILT = 128 * 1024 * 1024
 _BLOCK_LINES = 1000
 
 
 class InputClosed(Exception):
-    """The supervisor closed our stdin while a step was waiting for something from it."""
+    """The supervisor closed our stdin while a step was waiting for a message."""
 
 
 def verbatim(value: Any) -> bytes:
-    """Text as it stands, bytes from base64, anything else as compact JSON."""
+    """Encodes a value: text as it stands, bytes from base64, anything else as compact JSON."""
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, dict) and set(value) == {"base64"}:
-        import base64  # noqa: PLC0415  # only for bytes that are no text
+        import base64  # noqa: PLC0415  # only for bytes that are not text
 
         return base64.b64decode(value["base64"])
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
@@ -37,7 +37,7 @@ def write_all(fd: int, data: bytes) -> None:
 
 
 class Stdin:
-    """Lines from the supervisor, kept until a step wants them; every byte goes to the record first."""
+    """Lines from the supervisor, kept until a step wants them; every byte is recorded first."""
 
     def __init__(self, record: str | None) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
@@ -47,7 +47,7 @@ class Stdin:
         self._closed = False
 
     def next(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """The first message that is wanted; the others stay for later steps."""
+        """Returns the first wanted message; the others stay for later steps."""
         while True:
             for index, message in enumerate(self._waiting):
                 if wanted(message):
@@ -74,7 +74,7 @@ class Stdin:
             try:
                 message = json.loads(line)
             except ValueError:
-                # The real agent dies of malformed input as well.
+                # The real agent also exits on malformed input.
                 fail(f"malformed JSON on stdin: {line[:200]!r}")
             if isinstance(message, dict):
                 self._waiting.append(message)
@@ -86,7 +86,10 @@ def fail(text: str) -> NoReturn:
 
 
 def flood(value: dict[str, Any]) -> Iterator[bytes]:
-    """Lines of the wanted sizes in blocks, each with its own message id unless the whole is too large to build."""
+    """Yields lines of the requested sizes, in blocks.
+
+    Each line has its own message id, unless the flood is too large to build.
+    """
     total, size = value["lines"], value.get("size", 1400)
     low, high = (size, size) if isinstance(size, int) else size
     start = (
@@ -101,7 +104,7 @@ def flood(value: dict[str, Any]) -> Iterator[bytes]:
     bare = len(start % 0) + len(end)
 
     def block(first: int, count: int) -> bytes:
-        # 37 is prime to most spans, so the sizes spread over the whole range.
+        # 37 is coprime to most spans, so the sizes spread over the whole range.
         return b"".join(
             start % number + filler[: max(1, low + number * 37 % (high - low + 1) - bare)] + end
             for number in range(first, first + count)

@@ -10,7 +10,7 @@ from .agent_bytes import write_all
 
 
 def spawn(value: dict[str, Any]) -> None:
-    """Start a process that may outlive us; return when it runs and its pid is in the file."""
+    """Starts a process that may outlive us; returns when it runs and its pid is in the file."""
     kind = value.get("kind", "child")
     reading, writing = os.pipe()  # closed by exec, which is what the read below waits for
     pid = os.fork()

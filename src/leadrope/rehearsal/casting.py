@@ -1,6 +1,6 @@
-"""Which turn answers which request: the parts in the script, who is speaking, and what the request must be like.
+"""Chooses the turn that answers a request, by the script's parts and the speaker, and checks what the turn expects.
 
-Pure: no sockets and no waiting, so that every rule of it is a table in tests.
+Pure: without sockets or waiting, so that every rule is covered by table tests.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from leadrope.rehearsal.script import Expect, Script, ScriptedAnswer, ToolResult
 
 
 class Cue(msgspec.Struct, frozen=True, kw_only=True):
-    """A turn whose time has come."""
+    """The turn that answers a request."""
 
     place: str
     answer: ScriptedAnswer
     failed: tuple[str, ...] = ()
-    """What the request should have been like and was not."""
+    """The expectations that the request did not meet."""
 
 
 class NoTurn(msgspec.Struct, frozen=True, kw_only=True):
-    """The script has nothing for this request."""
+    """The script has no turn for this request."""
 
     reason: str
 
 
 class _Part:
-    """One speaker's turns, and how far they are used."""
+    """One speaker's turns, and how many of them are used."""
 
     def __init__(self, place: str, turns: Sequence[Turn]) -> None:
         self.place = place
@@ -42,8 +42,8 @@ class _Part:
                 continue
             failed = tuple(unmet(turn.expect, body)) if turn.expect else ()
             if failed and turn.optional:
-                continue  # an optional turn whose expectation does not fit is not meant here
-            # What was skipped is over: a script never goes back.
+                continue  # an optional turn whose expectation does not match is skipped
+            # Skipped turns are over: a script never goes back.
             for earlier in range(index):
                 turn_before = self.turns[earlier]
                 if turn_before.repeat != "forever":
@@ -68,7 +68,7 @@ class _Part:
 
 
 class Casting:
-    """Hands out the script's turns: by step, else `turns`; to subagents by first appearance."""
+    """Hands out the script's turns: by step, otherwise from `turns`; to subagents in the order in which they appear."""
 
     def __init__(self, script: Script) -> None:
         self._rest = _Group("", script.turns, script.subagents)
@@ -88,7 +88,7 @@ class Casting:
 
 
 class _Group:
-    """The turns of one step, or of all that have none of their own."""
+    """The turns of one step, or of all requests without a step of their own."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class _Group:
 
 
 def describe(answer: ScriptedAnswer) -> str:
-    """A few words by which the author of a script knows the turn again."""
+    """Describes a turn in a few words that the author of the script recognizes."""
     if answer.error is not None:
         return f"error {answer.error.status}"
     tool = answer.tool or (answer.tools[0] if answer.tools else None)
@@ -142,7 +142,7 @@ class RequestedResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def newest_results(body: dict[str, Any]) -> list[RequestedResult]:
-    """The tool results in the newest message of a request.
+    """Returns the tool results in the newest message of a request.
 
     For models of the newest generation the agent adds messages of its own, in the role `system`, after it.
     """
@@ -162,7 +162,7 @@ def newest_results(body: dict[str, Any]) -> list[RequestedResult]:
 
 
 def all_text(body: dict[str, Any]) -> str:
-    """Everything a model would read in the request, apart from the tools' descriptions."""
+    """Returns everything that a model would read in the request, except the tools' descriptions."""
     parts = list(_texts(body.get("system")))
     for message in body.get("messages") or []:
         parts.extend(_texts(message.get("content")))
@@ -197,7 +197,7 @@ def _strings(value: Any) -> Iterator[str]:
 
 
 def unmet(expect: Expect, body: dict[str, Any]) -> Iterator[str]:
-    """Each thing that the request should have been like and was not, in words."""
+    """Yields a description of each expectation that the request does not meet."""
     text = all_text(body)
     for wanted in _listed(expect.contains):
         if wanted not in text:
@@ -232,13 +232,13 @@ def _listed(value: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def side_request(body: dict[str, Any]) -> ScriptedAnswer | None:
-    """The answer to a request that is no part of the conversation, or None for one that is.
+    """Returns the answer to a request that is not part of the conversation; None for one that is.
 
     Measured with version 2.1.325 of the CLI and nonessential traffic switched off: an ordinary run, an OAuth token,
-    plan and auto mode and a background agent send only the conversation itself. Two requests are beside it: the
-    WebSearch tool asks a model that has the API's own search tool and nothing else, and a session title is asked for
-    (only when a `generate_session_title` control request comes) with no tool and a JSON schema. A quota probe, which
-    was not seen but is known, asks for a single token.
+    plan and auto mode and a background agent send only the conversation itself. Two other requests occur: the WebSearch
+    tool asks a model that has the API's own search tool and nothing else, and a session title is requested (only when a
+    `generate_session_title` control request comes) with no tool and a JSON schema. A quota probe, which was not
+    observed but is known, asks for a single token.
     """
     tools = body.get("tools") or []
     if len(tools) == 1 and str(tools[0].get("type", "")).startswith("web_search"):

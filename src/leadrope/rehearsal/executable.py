@@ -1,6 +1,6 @@
-"""Scripts of the stand-in agent: read, checked with the place of every mistake, and written as an executable file.
+"""Scripts of the stand-in agent: read, checked with the location of every mistake, and written as an executable file.
 
-Runs in the test; `agent` runs in the process that is started and trusts what was checked here.
+This runs in the test; `agent` runs in the process that is started and trusts what was checked here.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _Repeat(_Part, frozen=True, kw_only=True):
 
 
 class _Step(_Part, frozen=True, kw_only=True):
-    """One thing the agent does; exactly one field is given."""
+    """One action of the agent; exactly one field is given."""
 
     line: Verbatim | msgspec.UnsetType = msgspec.UNSET
     lines: tuple[Verbatim, ...] | msgspec.UnsetType = msgspec.UNSET
@@ -148,7 +148,7 @@ class _AgentScript(_Part, frozen=True, kw_only=True):
 
 
 def load_agent(source: AgentSource, *, variables: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The plain values of an agent's script, ready for `agent.run`; a bad script is refused with the place.
+    """Returns an agent's script as plain values for `agent.run`; a bad script is refused with the location.
 
     A Path is a YAML (or JSON) file, a str is YAML text, a mapping is the script itself, a list is its steps.
     """
@@ -198,12 +198,12 @@ def _check_steps(place: str, steps: Sequence[_Step]) -> None:
                     raise BadScript(f"{here}.flood", "needs one line or more, and a size or [smallest, largest]")
 
 
-# The kernel reads 256 bytes of a first line, older ones 128.
+# The kernel reads 256 bytes of a first line, older kernels 128.
 _LONGEST_SHEBANG = 120
 
 
 def write_executable(path: Path | str, script: AgentSource, *, variables: Mapping[str, str] | None = None) -> Path:
-    """Write a file that can be given as the `claude` binary and plays the script.
+    """Writes an executable that plays the script and can be used as the `claude` binary.
 
     claude = write_executable(tmp_path / "claude", [{"text": "Hello."}, {"result": True}])
     """
@@ -211,13 +211,13 @@ def write_executable(path: Path | str, script: AgentSource, *, variables: Mappin
     # -I -S: no site-packages and no user settings, which halves the start-up time.
     first = f"#!{sys.executable} -IS\n"
     if len(first) > _LONGEST_SHEBANG or " " in sys.executable:
-        # Read by sh as a command and by Python as a string.
+        # sh reads this as a command, and Python as a string.
         quoted = sys.executable.replace("'", "'\"'\"'")
         first = f"#!/bin/sh\n'''exec' '{quoted}' -IS \"$0\" \"$@\"\n' '''\n"
     target = Path(path)
     target.write_text(
         f"{first}import json, sys, types\n"
-        # The folder alone as a package: leadrope's own would bring everything that its `__init__` imports.
+        # Only the folder as a package: leadrope itself would load everything that its `__init__` imports.
         "sys.modules['stand_in'] = package = types.ModuleType('stand_in')\n"
         f"package.__path__ = [{str(Path(agent.__file__).parent)!r}]\n"
         "from stand_in import agent\n"

@@ -1,4 +1,4 @@
-"""Requests in, answers and chunked streams out, for one client on loopback. Knows no API."""
+"""The HTTP server side for one client on loopback: reads requests, writes answers and chunked streams."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from leadrope.net import http1
 
-# A prompt of 3 MB is ordinary in tests of limits; beyond this something is looping.
+# Tests of limits use prompts of 3 MB; beyond this something is looping.
 MAX_BODY = 64 * 1024 * 1024
 
 
@@ -20,7 +20,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     query: str
     headers: dict[str, str]
-    """Names in lower case."""
+    """Names are in lower case."""
     body: bytes
 
     @property
@@ -29,7 +29,7 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def read_request(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> HttpRequest | None:
-    """The next request of a kept connection, or None when the client has closed it."""
+    """Reads the next request of a connection; None if the client has closed it."""
     try:
         raw = await http1.read_head(reader)
         if raw is None:
@@ -67,13 +67,13 @@ def head(status: int, headers: Mapping[str, str | int | float]) -> bytes:
 
 
 def answer(status: int, body: bytes, headers: Mapping[str, str | int | float], *, with_body: bool = True) -> bytes:
-    """A whole answer; a HEAD request gets the same head without the body."""
+    """Formats a complete answer; a HEAD request gets the same head without the body."""
     full = {"content-type": "application/json", **headers, "content-length": len(body)}
     return head(status, full) + (body if with_body else b"")
 
 
 async def client_gone(reader: asyncio.StreamReader) -> None:
-    """Return when the client has closed its side. It owes us nothing while an answer is under way."""
+    """Returns when the client has closed its side; while an answer is being sent it has nothing else to send."""
     try:
         while await reader.read(4096):
             pass

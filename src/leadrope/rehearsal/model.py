@@ -1,9 +1,9 @@
-"""A scripted server of the Messages API on loopback: plays a script, keeps what it was asked, fails loudly.
+"""A scripted Messages API server on loopback: plays a script, records requests, and reports every deviation.
 
     async with ModelServer([{"text": "Hello."}]) as model:
         ...  # run an agent with ANTHROPIC_BASE_URL=model.url
 
-Knows nothing of the agent that asks, and never opens a connection itself.
+It works with any agent, and never opens a connection itself.
 """
 
 from __future__ import annotations
@@ -38,34 +38,34 @@ if TYPE_CHECKING:
     from leadrope.rehearsal.threaded import ModelThread
 
 
-# The CLI (2.1.325) gives up on 417 at once. After a 400 or 422 it tries up to five more times without a wait, each time
-# with fewer of its beta features, and after a 404 once more: every try would use up a turn.
+# The CLI (2.1.325) gives up on 417 at once. After a 400 or 422 it retries up to five times without a delay, each time
+# with fewer of its beta features, and after a 404 once: every attempt would use up a turn.
 _REFUSED = 417
 
 
 class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """One request as it came. Credential headers are kept: what a test must be able to check."""
+    """A request as received. Credential headers are kept, so that tests can check them."""
 
     method: str
     path: str
     headers: dict[str, str]
-    """Names in lower case."""
+    """Names are in lower case."""
     body: Any
-    """The decoded JSON; None when there was none."""
+    """The decoded JSON; None if there was none."""
     place: str = ""
-    """The turn that answered, for instance `turns[0]`; empty when none did."""
+    """The turn that answered, for instance `turns[0]`; empty if none did."""
     step: str | None = None
-    """The step of a workflow that asks, where its base_url is `step_url` of the server."""
+    """The workflow step that sent the request, if its base_url is the server's `step_url`."""
     item: int | None = None
 
     @property
     def agent_id(self) -> str | None:
-        """Set when a subagent speaks."""
+        """The subagent's id; None for the main agent."""
         return self.headers.get("x-claude-code-agent-id")
 
     @property
     def speaker(self) -> str:
-        """For messages: whose request it is; empty outside of workflows."""
+        """Who sent the request, for messages; empty outside of workflows."""
         item = "" if self.item is None else f"[{self.item}]"
         return "" if self.step is None else f" of step {self.step}{item}"
 
@@ -75,7 +75,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """All that a model would read of it: system prompt and messages."""
+        """Everything that a model would read: system prompt and messages."""
         return all_text(self.body) if isinstance(self.body, dict) else ""
 
     @property
@@ -84,7 +84,7 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Gate:
-    """One name of `wait:`; both sides can come first."""
+    """One name of `wait:`; the request and the test may reach it in either order."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
@@ -92,7 +92,7 @@ class _Gate:
 
 
 class ModelServer:
-    """Serves one script. `requests` holds the conversation, `other_requests` whatever else was asked."""
+    """Serves one script. `requests` has the conversation, `other_requests` all other requests."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class ModelServer:
         strict: bool = True,
         port: int = 0,
     ) -> Iterator[ModelThread]:
-        """The same server for code without an event loop; its thread ends with the block."""
+        """Starts the same server for code without an event loop; its thread ends with the block."""
         from leadrope.rehearsal.threaded import ModelThread  # noqa: PLC0415  # it builds on this module
 
         server = cls(script, variables=variables, strict=strict, port=port)
@@ -145,7 +145,7 @@ class ModelServer:
         self.check(error)
 
     async def close(self) -> None:
-        """Stop serving and end every connection, held ones too."""
+        """Stops serving and closes every connection, including held ones."""
         server, self._server = self._server, None
         if server is None:
             return
@@ -158,11 +158,11 @@ class ModelServer:
 
     @property
     def unused(self) -> list[str]:
-        """The turns that nobody has asked for yet, in words."""
+        """Describes the turns that were not used yet."""
         return self._casting.unused()
 
     def check(self, error: BaseException | None = None) -> None:
-        """Raise RehearsalError if the script was not followed; a test's own failure is kept and told about it."""
+        """Raises RehearsalError if the script was not followed, or adds it as a note to the test's own `error`."""
         unused = self.unused
         if not self.strict or not (self.problems or unused):
             return
@@ -172,15 +172,15 @@ class ModelServer:
         error.add_note(str(failure))
 
     def step_url(self, step: str, item: int | None = None) -> str:
-        """The base_url for a step of a workflow, by which its requests are known."""
+        """Returns the base_url for a workflow step, which identifies the step's requests."""
         return f"{self.url}/step/{quote(step, safe='')}/{'-' if item is None else item}"
 
     def release(self, name: str) -> None:
-        """Let every turn with `wait: name` go on, those to come included."""
+        """Releases every turn with `wait: name`, including later ones."""
         self._gate(name).released.set()
 
     async def held(self, name: str) -> None:
-        """Return when a turn with `wait: name` has been asked for and is held."""
+        """Returns when a turn with `wait: name` was requested and is held."""
         await self._gate(name).reached.wait()
 
     def _gate(self, name: str) -> _Gate:
@@ -195,7 +195,7 @@ class ModelServer:
         if task is None:
             raise AssertionError("a connection is served outside of a task")
         if self._server is None:
-            # Accepted in the moment of closing: nobody would end this connection any more.
+            # Accepted while closing: nobody would end this connection any more.
             writer.close()
             return
         self._connections.add(task)
@@ -207,7 +207,7 @@ class ModelServer:
         except http1.BadHttp as error:
             self.problems.append(f"bad HTTP: {error}")
         except ConnectionError:
-            pass  # the client went away, as clients that are killed do; the script says whether that matters
+            pass  # the client went away, as killed clients do; the script decides whether that matters
         except asyncio.CancelledError:
             pass  # only close() cancels, and it waits for this task
         finally:
@@ -217,11 +217,11 @@ class ModelServer:
     async def _serve(
         self, request: http.HttpRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bool:
-        """Answer one request; False when the connection is over."""
+        """Answers one request; False if the connection is finished."""
         body = _decoded(request.body)
         step, item, path = _step_of(request.path)
         seen = ModelRequest(method=request.method, path=path, headers=request.headers, body=body, step=step, item=item)
-        # With nonessential traffic on, the CLI opens with HEAD /api/hello; others probe the root. No turn is due.
+        # With nonessential traffic on, the CLI begins with HEAD /api/hello; others probe the root. They use no turn.
         if request.method in ("HEAD", "GET") and path in ("", "/", "/api/hello"):
             self.other_requests.append(seen)
             writer.write(http.answer(200, b"{}", {}, with_body=request.method == "GET"))
@@ -259,7 +259,7 @@ class ModelServer:
                 if cue.failed:
                     self._refuse(writer, f"request {number}{speaker} does not fit {cue.place}: {'; '.join(cue.failed)}")
                     return True
-                # The length of the conversation keeps ids apart when a session is resumed on a new server.
+                # The length of the conversation keeps ids distinct when a session is resumed on a new server.
                 message_id = f"{len(seen.body.get('messages') or []):03}_{number:04}"
                 return await self._play(cue, seen, message_id, reader, writer)
 
@@ -309,7 +309,7 @@ async def _stream(
     answer: ScriptedAnswer, events: list[bytes], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> bool:
     if answer.cut or answer.hang:
-        # All of the content and not its end: the client has something to lose.
+        # All of the content but not its end, so that the client has something to lose.
         events = events[: max(1, len(events) - 3)]
     if answer.drip is not None:
         for index, piece in enumerate(_drops(events, answer.drip)):
@@ -341,7 +341,7 @@ def _drops(events: list[bytes], drip: Drip) -> Iterator[bytes]:
 
 
 async def _first(wanted: Coroutine[Any, Any, Any], other: Coroutine[Any, Any, Any]) -> bool:
-    """Wait for either; True when `wanted` came, and neither is left running."""
+    """Waits for either; True if `wanted` completed. Neither is left running."""
     tasks = [asyncio.ensure_future(wanted), asyncio.ensure_future(other)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -366,7 +366,7 @@ _STEP = re.compile(r"/step/(?P<step>[^/]+)/(?P<item>-|[0-9]+)(?P<path>/.*|)")
 
 
 def _step_of(path: str) -> tuple[str | None, int | None, str]:
-    """The step and item that a path names, and the rest of it."""
+    """Returns the step and item that a path names, and the rest of the path."""
     found = _STEP.fullmatch(path)
     if found is None:
         return None, None, path
@@ -397,7 +397,7 @@ async def _serve_forever(server: ModelServer) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """`python -m leadrope.rehearsal.model SCRIPT.yaml [--port N] [--var NAME=VALUE]`: prints the url and serves."""
+    """Prints the URL and serves: `python -m leadrope.rehearsal.model SCRIPT.yaml [--port N] [--var NAME=VALUE]`."""
     import argparse  # noqa: PLC0415  # only when started from a shell
 
     parser = argparse.ArgumentParser(

@@ -1,7 +1,7 @@
-"""Scenes that an agent is made to play, and two stages that make it: over its model, or as a scripted executable.
+"""Scenes for an agent to play, and two ways to stage them: through its model, or as a scripted executable.
 
-A scene says what the agent does in words of ours; how a certain agent is brought to do it is its stage's knowledge.
-Starts nothing: whoever plays a scene opens the run.
+A scene describes what the agent does independently of the agent; the stage knows how to make that agent do it. The
+caller opens the run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leadrope.rehearsal.executable import write_executable
 from leadrope.rehearsal.model import ModelServer
 
 KEY = "sk-ant-conformance-0000000000000000"
-"""Made up; the agent under test is given it where it wants a credential."""
+"""Made up; given to the agent under test as its credential."""
 
 
 class _Act(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,20 +31,20 @@ class Says(_Act, frozen=True, kw_only=True):
 
 
 class Touches(_Act, frozen=True, kw_only=True):
-    """Calls a tool that makes this file (or adds one line to it), unless it is told no."""
+    """Calls a tool that creates this file (or appends a line to it), unless the call is denied."""
 
     path: str
 
 
 class Asks(_Act, frozen=True, kw_only=True):
-    """Asks a person, and waits for the answer."""
+    """Asks a person and waits for the answer."""
 
     question: str
     options: tuple[str, ...]
 
 
 class Hands(_Act, frozen=True, kw_only=True):
-    """Hands over a structured output."""
+    """Returns a structured output."""
 
     value: Any
 
@@ -54,18 +54,18 @@ class Waits(_Act, frozen=True, kw_only=True):
 
 
 class Fails(_Act, frozen=True, kw_only=True):
-    """Its model refuses the request."""
+    """The model refuses the agent's request."""
 
 
 class Mutters(_Act, frozen=True, kw_only=True):
-    """Writes something that is no part of its wire."""
+    """Writes something that is not part of the protocol."""
 
 
 Act = Says | Touches | Asks | Hands | Waits | Fails | Mutters
 
 
 class Scene(msgspec.Struct, frozen=True, kw_only=True):
-    """What the agent does with its one prompt. `folder` is scratch: workspace and homes are inside."""
+    """What the agent does with its one prompt. `folder` is a scratch folder for the workspace and the homes."""
 
     folder: Path
     acts: tuple[Act, ...]
@@ -76,7 +76,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Staged(msgspec.Struct, frozen=True, kw_only=True):
-    """How the run must be opened for the scene to be played; `fields` are those of a RunRequest, without a prompt."""
+    """How to open the run that plays the scene; `fields` are those of a RunRequest, without a prompt."""
 
     environ: Mapping[str, str]
     fields: Mapping[str, Any]
@@ -87,7 +87,7 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CannotStage(Exception):
-    """This agent cannot be brought to do that; the check that wants it is left out."""
+    """The agent cannot be made to do this; the check that needs it is skipped."""
 
 
 class Stage(Protocol):
@@ -98,14 +98,14 @@ class Stage(Protocol):
 
 class _Stage:
     def __init__(self, provider: str, environ: Mapping[str, str], **fields: Any) -> None:
-        """`environ` says at least where the agent is (PATH); `fields` go into every request."""
+        """`environ` must contain at least the PATH with the agent; `fields` are added to every request."""
         self.provider = provider
         self._environ = dict(environ)
         self._fields = fields
 
 
 class ModelStage(_Stage):
-    """For an agent whose model is reached over the Messages API at `base_url`, with the tools of Claude Code."""
+    """For an agent that reaches its model over the Messages API at `base_url`, with the tools of Claude Code."""
 
     @asynccontextmanager
     async def play(self, scene: Scene) -> AsyncIterator[Staged]:
@@ -118,7 +118,7 @@ class ModelStage(_Stage):
 
 
 class ExecutableStage(_Stage):
-    """For a provider whose agent is the scripted executable: each scene is written as one, and named with `binary`."""
+    """For a provider whose agent is the scripted executable: each scene is written as one and passed as `binary`."""
 
     @asynccontextmanager
     async def play(self, scene: Scene) -> AsyncIterator[Staged]:
@@ -147,10 +147,10 @@ def _turn(act: Act) -> dict[str, Any]:
         case Hands(value=value):
             return {"tool": {"name": "StructuredOutput", "input": value}}
         case Waits():
-            # It may be interrupted before it has asked its model at all.
+            # It may be interrupted before it has sent a request to its model.
             return {"hang": "before_headers", "optional": True}
         case Fails():
-            # The CLI asks again after a 400, a few times and at once.
+            # The CLI retries after a 400, a few times and at once.
             return {"error": {"status": 400, "message": "refused by the rehearsal"}, "repeat": "forever"}
         case Mutters():
             raise CannotStage("what the agent itself writes is not its model's to say")

@@ -1,4 +1,4 @@
-"""An answer of the script as the Messages API would send it: stream events or one JSON message. Pure, no sockets."""
+"""Formats an answer of the script as the Messages API sends it: stream events or one JSON message. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 from leadrope.rehearsal.script import AnswerBlock, HttpError, ScriptedAnswer, StreamError, blocks_of
 
-# Short texts come in small pieces, as from a model that is thinking, so that live rendering has something to do;
+# Short texts are sent in small pieces, as from a model that is thinking, so that live rendering has something to do;
 # long ones in large pieces, so that a text of 5 MB does not become 200,000 events.
 _SMALL_PIECE = 24
 _LARGE_PIECE = 16_384
@@ -34,7 +34,7 @@ def error_body(error: HttpError) -> bytes:
 
 
 def message(answer: ScriptedAnswer, *, message_id: str, model: str) -> dict[str, Any]:
-    """The whole answer as one message, for a request that does not stream."""
+    """Returns the whole answer as one message, for a request that does not stream."""
     content = [_content(block, message_id, index) for index, block in enumerate(blocks_of(answer))]
     return {
         "id": message_id,
@@ -55,7 +55,7 @@ def stop_reason(answer: ScriptedAnswer) -> str:
 
 
 def events(answer: ScriptedAnswer, *, message_id: str, model: str) -> Iterator[bytes]:
-    """The answer as stream events, each one complete with its empty line."""
+    """Yields the answer as stream events, each complete with its empty line."""
     whole = message(answer, message_id=message_id, model=model)
     usage = whole["usage"]
     start = {**whole, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 1}}
@@ -100,7 +100,7 @@ def _content(block: AnswerBlock, message_id: str, index: int) -> dict[str, Any]:
     if block.text is not None:
         return {"type": "text", "text": block.text}
     if block.thinking is not None:
-        # Any base64 will do; the agent sends it back untouched.
+        # Any base64 will do; the agent sends it back unchanged.
         return {"type": "thinking", "thinking": block.thinking, "signature": "cmVoZWFyc2Fs"}
     if block.tool is None:
         raise AssertionError("a block without content passed the script's check")

@@ -1,4 +1,4 @@
-"""The model server for code that has no event loop: the same server, in a thread that ends with its `with` block."""
+"""The model server for code without an event loop: the same server, in a thread that ends with its `with` block."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leadrope.rehearsal.model import ModelRequest, ModelServer
 
 
 class ModelThread:
-    """A ModelServer that runs in its own thread; the same names, without `await`."""
+    """A ModelServer that runs in its own thread; the same methods, without `await`."""
 
     def __init__(self, server: ModelServer) -> None:
         self.server = server
@@ -65,7 +65,7 @@ class ModelThread:
         self._call(lambda: self.server.release(name))
 
     def held(self, name: str, timeout: float = 60) -> None:
-        """Return when a turn with `wait: name` is held; TimeoutError when none was in time."""
+        """Returns when a turn with `wait: name` is held; TimeoutError if none is in time."""
         if self._loop is None:
             raise RuntimeError("the rehearsal is not running; use it inside its `with` block")
         asyncio.run_coroutine_threadsafe(self.server.held(name), self._loop).result(timeout)
@@ -78,7 +78,7 @@ class ModelThread:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001  # handed to the thread that waits for this one
+        except BaseException as error:  # noqa: BLE001  # passed to the thread that waits for this one
             self._failure = error
             self._ready.set()
 

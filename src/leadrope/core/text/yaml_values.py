@@ -1,4 +1,4 @@
-"""YAML as JSON values, read with their places and written so that they read back the same. Knows no workflow.
+"""Reads YAML as JSON values with their positions, and writes values so that they read back the same.
 
 Only what JSON has: no dates, no tags, no anchors unless `has_aliases`; `yes`, `no`, `on`, `off` and `12:30` are texts
 (YAML 1.2's core) unless `scalar_1_1` says what words mean.
@@ -23,30 +23,30 @@ _WORDS = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
 }
 _OLD_BOOLEANS = ("yes", "no", "on", "off")
-"""Texts in YAML 1.2 and booleans in YAML 1.1; in quotes they are texts to every reader."""
+"""Texts in YAML 1.2 and booleans in YAML 1.1; quoted they are texts for every parser."""
 _WORD = regex(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _INT = regex(r"[-+]?[0-9]+")
 _BASED = regex(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _DIGITS_LIMIT = 4000
-"""Python refuses to read longer whole numbers; they stay text."""
+"""Python refuses to parse longer integers; they stay text."""
 
 DEPTH_LIMIT = 100
 MOST_VALUES = 1_000_000
 """With what aliases stand for: an alias of an alias of an alias … is a small file that fills the memory."""
 _PLAIN = regex(r"[A-Za-z_](?:[A-Za-z0-9_ ./()-]*[A-Za-z0-9_./()-])?")
 _NEEDS_ESCAPE = r'["\\]|[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]'
-"""Compiled when something is first written: it takes 5 ms, and whoever only reads need not wait for it."""
+"""Compiled on first use: it takes 5 ms, which only writers need."""
 _ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 KEY = "\0key"
-"""Behind the path of a value in a map: the place of its key."""
+"""Appended to the path of a value in a map: the position of its key."""
 
 Where = dict[tuple[str | int, ...], tuple[int, int]]
 
 
 class YamlError(ValueError):
-    """`line` and `column` count from 0, inside the text that was read."""
+    """Invalid YAML; `line` and `column` count from 0, inside the text that was read."""
 
     def __init__(self, message: str, line: int, column: int) -> None:
         super().__init__(message)
@@ -58,9 +58,9 @@ class YamlError(ValueError):
 class LoadedYaml(msgspec.Struct, frozen=True):
     value: Any
     where: Where
-    """Line and column of each value inside, from 0, by its path."""
+    """Line and column, from 0, of each nested value, by path."""
     respelt: dict[tuple[str | int, ...], str] = {}
-    """Numbers and truths that would be written another way, as they stand: `1.10`, `007`, `True`."""
+    """Numbers and booleans that would be written differently, as spelled: `1.10`, `007`, `True`."""
 
 
 def load(text: str, scalar: Callable[[str], Any] | None = None, *, has_aliases: bool = False) -> LoadedYaml:
@@ -70,8 +70,8 @@ def load(text: str, scalar: Callable[[str], Any] | None = None, *, has_aliases: 
     """
     import yaml  # noqa: PLC0415  # 20 ms that only those pay who read YAML
 
-    # Events, and no nodes: libyaml's binding builds nodes with an unbounded recursion in C, and 100,000 opening
-    # brackets end the process with a segmentation fault.
+    # Events instead of nodes: libyaml's binding builds nodes with an unbounded recursion in C, and 100,000 opening
+    # brackets crash the process with a segmentation fault.
     events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     reader = _Reader(events, scalar or _core_scalar, has_aliases=has_aliases)
     try:
@@ -200,12 +200,12 @@ def _resolver() -> Any:
 
 
 def is_word(text: str) -> bool:
-    """Surely itself: most parameters are, and where all are, the parser need not even be loaded."""
+    """Whether the text certainly means itself, as most parameters do; if all do, the parser is not even loaded."""
     return _WORD.fullmatch(text) is not None and isinstance(scalar(text), str)
 
 
 def scalar(text: str) -> Any:
-    """What an unquoted word means."""
+    """Returns the meaning of an unquoted word."""
     if text in _WORDS:
         return _WORDS[text]
     if _INT.fullmatch(text):
@@ -222,7 +222,7 @@ _core_scalar = scalar
 
 
 def quoted(text: str) -> str:
-    """In double quotes, on one line."""
+    """Formats a text in double quotes, on one line."""
     return '"' + re.sub(_NEEDS_ESCAPE, _escape, text) + '"'
 
 
@@ -235,7 +235,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def flow(value: Any) -> str:
-    """On one line, as JSON is written; texts in quotes."""
+    """Formats a value on one line, like JSON, with quoted texts."""
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, dict):
@@ -246,7 +246,7 @@ def flow(value: Any) -> str:
 
 
 def block(value: Any, indent: int = 0) -> str:
-    """On several lines, as a person would write it, without a line end at its end."""
+    """Formats a value on several lines, as a person would write it, without a final newline."""
     return "\n".join(_lines(value, " " * indent))
 
 
@@ -279,7 +279,7 @@ def _short(value: Any) -> str:
 
 
 def word(text: str) -> str:
-    """Without quotes where it is then still the same text."""
+    """Formats a text without quotes if it then still reads back the same."""
     is_plain = _PLAIN.fullmatch(text) and isinstance(scalar(text), str) and "  " not in text
     is_plain = is_plain and text.lower() not in _OLD_BOOLEANS
     return text if is_plain else quoted(text)
@@ -293,7 +293,7 @@ def _simple(value: Any) -> str:
     if isinstance(value, int):
         return str(value)
     if isinstance(value, float) and math.isfinite(value):
-        # Older YAML, which pflow reads, takes an exponent for a number only after a point.
+        # Older YAML, which pflow reads, takes an exponent for a number only after a decimal point.
         digits, has_exponent, exponent = repr(value).partition("e")
         return f"{digits if '.' in digits else digits + '.0'}e{exponent}" if has_exponent else digits
     raise errors.BadValue(

@@ -1,1 +1,1 @@
-"""What is known of programs: which start others, which write, which only read, by their options."""
+"""What is known about programs: which ones start others, which write, and which only read, by their options."""

@@ -1,4 +1,4 @@
-"""Programs for awk, read token by token: whether one can start a program or write a file. Runs nothing."""
+"""Reads awk programs token by token: whether one can start a program or write a file."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _STRING = regex(r'"(?:[^"\\\n]|\\.|\\\n)*"', re.DOTALL)
 _NUMBER = regex(r"(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 _WORD = regex(r"[A-Za-z_]\w*")
 _REGEX = regex(r"/(?:[^/\\\n]|\\.)*/")
-# A `/` inside of brackets ends the expression for some versions of awk and not for others.
+# Some versions of awk end the expression at a `/` inside of brackets, others do not.
 _BRACKETED_SLASH = regex(r"\[[^\]\n]*/")
 _SIGN = regex(r"\|\||&&|[<>=!+\-*/%^]=|\+\+|--|>>|\*\*|\n|.", re.DOTALL)
-# After these a `/` begins a regular expression; after any other word it divides.
+# After these a `/` begins a regular expression; after any other word it is a division.
 _BEFORE_REGEX = names("print printf return exit in case else do if while for BEGIN END delete")
 _OPENERS = names("( [ { } ; , ! ~ && || = == != <= >= < > += -= *= /= %= ^= + - * % ^ ? : |") | {"\n"}
 _STREAMS = frozenset(('"/dev/stdout"', '"/dev/stderr"', '"/dev/null"'))
@@ -25,7 +25,7 @@ _UNCLEAR = "an awk program that may be read in two ways"
 
 
 def tokens(text: str) -> list[str] | None:
-    """The tokens of a program; None where it cannot be told how awk would split it."""
+    """Returns the tokens of a program; None if it is unclear how awk would split it."""
     found: list[str] = []
     at = 0
     while at < len(text):
@@ -56,7 +56,10 @@ def tokens(text: str) -> list[str] | None:
 
 
 def judge_awk(text: str) -> Judged:
-    """`system`, `getline`, a pipe or a call by name starts programs; a `>` after `print` names a file."""
+    """Judges an awk program.
+
+    `system`, `getline`, a pipe or an indirect call starts programs; a `>` after `print` names a file.
+    """
     if "\\\r" in text or "\0" in text:
         return Judged(_UNCLEAR)
     found = tokens(text)
@@ -66,7 +69,7 @@ def judge_awk(text: str) -> Judged:
     for place, symbol in enumerate(found):
         if symbol[0] == '"' or (symbol[0] == "/" and len(symbol) > 1 and symbol[-1] == "/"):
             continue
-        # Anywhere in a word: `0xasystem` is a number and a call for some versions of awk.
+        # Anywhere in a word: some versions of awk read `0xasystem` as a number followed by a call.
         if symbol in ("|", "@") or "system" in symbol or "getline" in symbol:
             return Judged(_LIVE)
         if symbol in ("print", "printf"):

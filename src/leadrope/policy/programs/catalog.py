@@ -1,4 +1,4 @@
-"""Every program that is known here, and what its words let it do. A program that is not known may start its words."""
+"""All known programs, and what each does with its words. An unknown program may start its words."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leadrope.policy.programs.wrappers import wrapper
 from leadrope.policy.shell.words import UNKNOWN, Word, is_name, is_number, known, names
 from leadrope.regex import regex
 
-# These start nothing whatever their words are, and write nothing that could be run.
+# These start nothing, whatever their words are, and write nothing that could be run.
 _INERT = names(
     """ls cat head tail wc true false whoami id uname hostname sleep seq basename dirname realpath readlink stat
     du df which zipinfo cut tr nl paste join comm cmp rev tac fold fmt expand unexpand column md5sum
@@ -29,7 +29,7 @@ _BUILTINS = names(
     """echo : true false cd pushd popd dirs pwd bg fg kill
     ulimit umask shift return break continue exit times type disown"""
 )
-# After these a name, of a program or of a file, may mean something else.
+# After these the name of a program or file may mean something else.
 _RENAMERS = names(
     """mount umount ldconfig pivot_root switch_root update-alternatives alternatives dpkg-divert losetup swapon
     modprobe insmod rmmod sysctl setcap depmod systemd-nspawn overlay fusermount fusermount3 sshfs fuse-overlayfs"""
@@ -39,9 +39,9 @@ _RUNNERS = names(
     golangci-lint shellcheck yamllint hadolint actionlint rspec rubocop phpunit stylelint codespell
     lint-imports coverage bandit oxlint"""
 )
-# Reserved words stand where a command stands only if grammar and bash disagree.
+# Reserved words are in the place of a command only if the grammar and bash disagree.
 _RESERVED = names("if then else elif fi for while until do done case esac select function in { } ! [[ ]] ( )")
-# They run shell commands that they are given as input or as words, each in its own way of writing.
+# They run commands that they get as input or as words, each in its own syntax.
 _OBEDIENT = names(
     """ed red ex at batch crontab mail mailx nu xonsh elvish pwsh powershell osh ysh rc es tclsh wish expect m4 screen
     tmux dtach abduco ftp lftp telnet socat nc ncat xterm systemd-run pkexec fakeroot proot doas"""
@@ -54,7 +54,7 @@ _SET_NAMES = names("pipefail errexit nounset xtrace noglob noclobber verbose")
 
 
 def tell(words: Words, functions: frozenset[str]) -> ProgramEffect:
-    """What the program that `words` name would start and write. The first word is known."""
+    """Returns what the program named by `words` would start and write. The first word is known."""
     first = words[0]
     path = first.text or ""
     rest = tuple(words[1:])
@@ -91,7 +91,7 @@ def tell(words: Words, functions: frozenset[str]) -> ProgramEffect:
     if name in _OBEDIENT and any(word.text not in _ASKS for word in rest):
         return ProgramEffect(role="unknown", opaque=f"{name} runs commands that are written in its own way")
     if not rest or all(word.text in _ASKS for word in rest):
-        # Alone it is a program like the project's own: the line gives it nothing to start.
+        # On its own it is like a program of the project: the line gives it nothing to start.
         return ProgramEffect(role="unknown")
     return ProgramEffect(role="unknown", unknown=f"{name} is not known here: it may start what its words say")
 
@@ -102,17 +102,17 @@ def _only_asks(name: str, rest: Words, told: ProgramEffect) -> bool:
 
 
 def obeys_input(name: str) -> bool:
-    """Does this program run the commands, in the shell's sense, that it is given as its input?"""
+    """Whether this program runs commands that it reads from its input."""
     return name in _OBEDIENT
 
 
 def _as_script(told: ProgramEffect) -> ProgramEffect:
-    """A file that has the name of a known program need not be it: it counts as a file of the project as well."""
+    """Treats a file with the name of a known program also as a file of the project, since it may be another program."""
     return msgspec.structs.replace(told, role="runner") if told.role in ("inert", "writer") else told
 
 
 def operands_of(words: Words) -> tuple[Word, ...]:
-    """The words that are no options: `-` alone is none, and after `--` no word is."""
+    """Returns the words that are not options: `-` alone is an operand, and so is everything after `--`."""
     texts = [word.text for word in words]
     end = texts.index("--") if "--" in texts else len(texts)
     before = [word for word in words[:end] if word.text == "-" or not (word.text or "").startswith("-")]
@@ -172,7 +172,7 @@ _WRITERS: dict[str, Callable[[Words], ProgramEffect]] = {
 
 
 def _names_only(letters: str, valued: str, role: str) -> Callable[[Words], ProgramEffect]:
-    """A builtin that assigns to names: a name with an index would be evaluated, and may run what it says."""
+    """Handles a builtin that assigns to names: an index in a name would be evaluated, and may run code."""
 
     def own(words: Words) -> ProgramEffect:
         parsed = parse(words, Grammar(letters, valued))
@@ -213,11 +213,11 @@ def _shopt(words: Words) -> ProgramEffect:
 
 
 def _test(words: Words) -> ProgramEffect:
-    """`test -v NAME` evaluates an index in NAME; a word that may be several may bring it along."""
+    """`test -v NAME` evaluates an index in NAME; a word that expands to several may contain `-v`."""
     if any(word.splits or word.glob or word.text in ("-v", "-R") for word in words):
         return ProgramEffect(role="builtin", opaque="test with a word that may be evaluated")
     unsure = [place for place, word in enumerate(words) if word.text is None and not is_number(word)]
-    # The last word, or one that an operator follows, is a value; elsewhere it could be an operator itself.
+    # The last word, or one before an operator, is a value; elsewhere it could be an operator itself.
     if len(words) > 5 and unsure:
         return ProgramEffect(role="builtin", opaque="test with a word that may be an operator")
     for place in unsure:

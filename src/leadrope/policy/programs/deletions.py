@@ -1,4 +1,4 @@
-"""Deleting is deleting, by whatever program: which files a program's words say that it takes away."""
+"""Finds the files that a program deletes according to its words, whichever program it is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _GIT_VALUED = names("-C -c --git-dir --work-tree --namespace --exec-path")
 
 
 def deletions(words: Words, cwd: str | None) -> Iterator[Deletion]:
-    """What a program with these words deletes. The programs that it starts in turn are asked for themselves."""
+    """Yields what a program with these words deletes. Programs that it starts are checked separately."""
     name = posixpath.basename(words[0].text or "")
     rest = tuple(words[1:])
     if name in _REMOVERS:
@@ -107,7 +107,7 @@ def _operands(words: Words) -> tuple[Word, ...]:
 
 
 def _starts(words: Words) -> tuple[Word, ...]:
-    """The places where find begins: all words before the first test."""
+    """Returns the places where find starts: all words before the first test."""
     found: list[Word] = []
     for word in words:
         text = word.text or ""

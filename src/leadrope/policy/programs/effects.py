@@ -1,4 +1,4 @@
-"""What is known of one program, and how its options are told from its operands. Knows no programs."""
+"""The description of a program's effects, and the parsing of options and operands."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ Words = Sequence[Word]
 
 
 class ProgramEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one program, given its words."""
+    """The effects of a program with given words."""
 
     role: Role = "inert"
     starts: tuple[tuple[Word, ...], ...] = ()
     """The words of each program that it starts."""
     texts: tuple[str, ...] = ()
-    """Shell texts that it reads."""
+    """Shell scripts that it runs."""
     posix: bool = False
-    """Its shell is not bash: a text that only bash reads as we do is opaque."""
+    """Its shell is not bash: a script that only bash reads as we do is opaque."""
     opaque: str = ""
-    """Why the programs that it starts cannot be told from its words."""
+    """Why the programs that it starts cannot be determined from its words."""
     unknown: str = ""
-    """Why it is not known what it does, although its words hide no program."""
+    """Why its effect is unknown, although its words name all programs that it starts."""
     writes: tuple[Word, ...] = ()
-    """Files that it fills with something that could be run later."""
+    """Files to which it writes something that could be run later."""
     assigns: tuple[tuple[str, Word], ...] = ()
 
 
 class Grammar(msgspec.Struct, frozen=True):
-    """Which options a program takes; one that is not listed makes it opaque."""
+    """The options that a program takes; an unlisted option makes it opaque."""
 
     bare: str = ""
     """Letters without a value."""
@@ -52,9 +52,9 @@ class Parsed(msgspec.Struct, frozen=True):
 
 
 def parse(words: Words, grammar: Grammar, *, permute: bool = False) -> Parsed | None:
-    """Options and operands of `words` (without the program), None where one is not known. `--` ends the options.
+    """Parses `words` (without the program) into options and operands; None if one is unknown. `--` ends the options.
 
-    With `permute` options may also stand after operands, as GNU programs allow.
+    With `permute`, options may also follow operands, as in GNU programs.
     """
     options: list[tuple[str, Word | None]] = []
     rest: list[Word] = []
@@ -115,7 +115,7 @@ def _cluster(text: str, after: Words, grammar: Grammar, options: list[tuple[str,
 
 
 def _is_one_of(text: str, options: Iterable[str]) -> bool:
-    """Is this word one of the long options, or a beginning of one?"""
+    """Whether the word is one of the long options, or an abbreviation of one."""
     if not text.startswith("--") or len(text) < 3:
         return False
     name = text.partition("=")[0]
@@ -123,9 +123,10 @@ def _is_one_of(text: str, options: Iterable[str]) -> bool:
 
 
 def options_used(words: Words, options: Iterable[str], letters: str) -> bool:
-    """Could one of `words` be one of these options? A word that is not known could be.
+    """Whether one of `words` could be one of these options. An unknown word could be.
 
-    `--` ends nothing here: it may be the value of the option before it (`sort -k -- --compress-program=x`).
+    `--` does not end the options here: it may be the value of the option before it (`sort -k --
+    --compress-program=x`).
     """
     options = tuple(options)
     if not options and not letters:
@@ -143,15 +144,15 @@ def options_used(words: Words, options: Iterable[str], letters: str) -> bool:
 
 
 def unknown_options(name: str) -> ProgramEffect:
-    """For a program that may start what an option, or a word after one, says."""
+    """The effect of a program that may start what an option, or a word after one, says."""
     return ProgramEffect(role="wrapper", opaque=f"{name} with options that are not known here")
 
 
 def other_options(name: str, role: Role = "runner") -> ProgramEffect:
-    """For a program whose options, as far as they are known, name no program."""
+    """The effect of a program whose known options name no program."""
     return ProgramEffect(role=role, unknown=f"{name} with options that are not known here", writes=(UNKNOWN,))
 
 
 def is_stream(word: Word) -> bool:
-    """Is this, or could it be, no file of the project but what another program says?"""
+    """Whether the word is, or could be, the output of another program instead of a file of the project."""
     return word.text is None or word.glob or word.text == "-" or word.text.startswith(("/dev/", "/proc/"))

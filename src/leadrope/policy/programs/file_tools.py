@@ -1,4 +1,4 @@
-"""Archives, downloads and compilers: where they write, and which of their options start a program."""
+"""Archivers, download tools and compilers: where they write, and which of their options start a program."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _CURL = Grammar(
         )
     ),
 )
-# Of these the value is a file that curl writes, or a folder that it writes to.
+# The value of these is a file that curl writes, or a folder that it writes to.
 _CURL_FILES = names("-o --output -D --dump-header -c --cookie-jar")
 _CURL_ANYWHERE = names("-O -J --remote-name --remote-header-name --remote-name-all --output-dir")
 _WGET = Grammar(
@@ -88,7 +88,7 @@ _COMPILED = regex(
     r"|-pthread|-static|-shared|-fPIC|-fpic|-fPIE|-pie|-m(?:64|32|arch=[\w-]+)|-f(?:no-)?[\w-]+(?:=[\w,-]+)?|-[IDUL].*"
     r"|-l[\w.+-]+|--version|--help"
 )
-# `-fplugin=x.so` loads code; `-Wl,-plugin,x` hands it to the linker.
+# `-fplugin=x.so` loads code; `-Wl,-plugin,x` passes it to the linker.
 _LOADED = regex(r"-f(?:plugin|use-linker-plugin|profile|dump|auxbase|diagnostics|sanitize-ignorelist|pass-plugin).*")
 _JAVA_COMPILED = regex(r"-g(?::\w+)?|-nowarn|-verbose|-Xlint(?::[\w,-]+)?|-Werror|-parameters|--?version|--help")
 _JAVA_VALUED = names(
@@ -106,7 +106,7 @@ _GUNZIPS = names("gunzip bunzip2 unxz bzip2 xz zstd unzstd gzip lz4 pigz pxz")
 
 
 def file_tool(name: str, words: Words) -> ProgramEffect | None:
-    """What is known of a program of this file; None if it is none."""
+    """Returns the effect of a program that this module knows; None for others."""
     if name in _GUNZIPS:
         return _compressor(name, words)
     tool = _TOOLS.get(name)
@@ -116,7 +116,7 @@ def file_tool(name: str, words: Words) -> ProgramEffect | None:
 def _tar(words: Words) -> ProgramEffect:
     if words and words[0].text and re.fullmatch(r"[A-Za-z]+", words[0].text):
         letters = words[0].text
-        # The old form takes the values of its letters from the words that follow, in order.
+        # The old form takes the values of its letters from the following words, in order.
         values = sum(letter in "fCbTXVgNKI" for letter in letters)
         if not all(letter in _TAR.bare or letter == "f" for letter in letters) or values > 1:
             return unknown_options("tar")
@@ -178,7 +178,7 @@ def _base64(words: Words) -> ProgramEffect:
 
 
 def _curl(words: Words) -> ProgramEffect:
-    """It starts nothing, and writes where an option says; its own settings file (`-K`) may say so too."""
+    """Judges curl: it starts nothing, and writes where an option or its config file (`-K`) says."""
     parsed = parse(words, _CURL, permute=True)
     if parsed is None or any(
         option in ("-w", "--write-out") and (value is None or re.search(r"%output|\A@", value.text or "@"))
@@ -249,7 +249,7 @@ def _rustc(words: Words) -> ProgramEffect:
 
 
 def _cmake(words: Words) -> ProgramEffect:
-    """A runner of the project's CMakeLists; `-E` and `-P` run what the line says."""
+    """Judges cmake, a runner of the project's CMakeLists; `-E` and `-P` run what the line says."""
     if any(word.text is None or word.text.startswith(("-E", "-P")) for word in words):
         return ProgramEffect(role="runner", opaque="cmake -E and -P run what their words say")
     texts = [word.text for word in words]

@@ -1,4 +1,4 @@
-"""git: which of its commands and options are plain, which write a file, and which start another program."""
+"""git: which of its commands and options are harmless, which write a file, and which start another program."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ GLOBAL = Grammar(
     ("--no-pager", "--paginate", "--bare", "--no-optional-locks", "--literal-pathspecs", "--version", "--help"),
     ("--git-dir", "--work-tree"),
 )
-# These start a program, or take one over from a folder. git takes a long option by any beginning of it.
+# These start a program, or take one from a folder. git accepts abbreviations of long options.
 _STARTS = {
     "": ("--exec", "--upload-pack", "--receive-pack", "--template", "--config", "--ext-diff", "--textconv"),
     "grep": ("--open-files-in-pager",),
@@ -44,7 +44,7 @@ _STARTS = {
 _START_LETTERS = {"clone": "uc", "rebase": "xis", "grep": "O", "merge": "s", "pull": "s", "ls-remote": "u"}
 _WRITES = ("--output", "--output-directory", "--separate-git-dir")
 _WRITE_LETTERS = {"archive": "o", "format-patch": "o"}
-# Any option that is not listed here makes the command unknown: git has over a thousand, and gets new ones.
+# An unlisted option makes the command unknown: git has over a thousand options, and gets new ones.
 _OPTIONS = names(
     """--abbrev --abbrev-commit --abbrev-ref --abort --absolute-git-dir --after --ahead-behind --all --all-match
     --allow-empty --allow-empty-message --allow-unrelated-histories --always --amend --ancestry-path --anchored
@@ -129,7 +129,7 @@ def _command(verb: str, rest: Words) -> ProgramEffect:
     if any(not _is_plain_option(word) for word in rest):
         return other_options(f"git {verb}", "git")
     if verb == "clone":
-        # What is fetched is not a file of the project yet: to run it in the same breath is like `curl | sh`.
+        # What was fetched is not yet a file of the project: running it on the same line is like `curl | sh`.
         return ProgramEffect(role="git", writes=(Word(None, tail=".clone"),))
     return ProgramEffect(
         role="git", writes=(UNKNOWN,) if verb in ("apply", "am", "worktree") and first != "list" else ()
@@ -137,7 +137,7 @@ def _command(verb: str, rest: Words) -> ProgramEffect:
 
 
 def verb_at(words: Words) -> int:
-    """Where the command of git stands among the words after `git`; their number if there is none."""
+    """Returns the position of git's command among the words after `git`; the number of words if there is none."""
     place = 0
     while place < len(words) and (text := words[place].text) is not None and text.startswith("-"):
         place += 2 if text in ("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path") else 1
@@ -145,7 +145,7 @@ def verb_at(words: Words) -> int:
 
 
 def _without_messages(words: Words) -> tuple[Word, ...]:
-    """A message is often not known (`-m "$(cat ...)"`), and is never an option."""
+    """Removes messages, which are often unknown (`-m "$(cat ...)"`) but never options."""
     kept: list[Word] = []
     skip = False
     for word in words:

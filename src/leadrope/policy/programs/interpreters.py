@@ -1,4 +1,4 @@
-"""Interpreters and the two little languages of the shell's friends: running a file of the project, or a text?"""
+"""Interpreters, awk and sed: whether they run a file of the project, or a text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leadrope.policy.shell.words import UNKNOWN, Word, names
 from leadrope.regex import regex
 
 _PYTHON = Grammar("uBOsSEIqvbdP", "", ("--version", "--help"), (), r"-V|-W(?:ignore|error|default)|-OO")
-# Modules with code of their own, and those that are a program's other name.
+# Modules with code of their own, and those that are another name of a program.
 _MODULES = names("unittest venv json.tool http.server build compileall py_compile ensurepip site doctest")
 _MODULE_PROGRAMS = names("pytest pip mypy ruff black isort flake8 pylint coverage")
 _INTERPRETERS: dict[str, Grammar] = {
@@ -40,14 +40,14 @@ _INTERPRETERS: dict[str, Grammar] = {
 
 
 _VERBS = {"deno": names("test lint fmt check install task bench"), "bun": names("test lint fmt check install")}
-"""What runs files of the project, or nothing."""
+"""Verbs that run files of the project, or nothing."""
 _SOURCE = regex(r"(?!\w+:)[^\s]+\.[cm]?[jt]sx?")
 _AWKS = frozenset(("awk", "gawk", "mawk", "nawk"))
 _PYTHONS = regex(r"python(?:\d(?:\.\d+)?)?|pypy3?")
 
 
 def interpreter(name: str, words: Words) -> ProgramEffect | None:
-    """What is known of an interpreter with these words; None if `name` is none."""
+    """Returns the effect of an interpreter with these words; None if `name` is not an interpreter."""
     if _PYTHONS.fullmatch(name):
         return _python(words)
     if name in _INTERPRETERS:
@@ -77,12 +77,12 @@ def _python(words: Words) -> ProgramEffect:
 
 
 def _module_writes(module: str | None, words: Words) -> tuple[Word, ...]:
-    """Files that a module of Python's own writes with what its words or its input say."""
+    """Returns the files that a module of Python itself writes with content from its words or its input."""
     operands = tuple(word for word in words if word.text == "-" or not (word.text or "").startswith("-"))
     if module == "json.tool":
         return operands[1:2]
     if module == "venv":
-        # Its scripts hold the prompt that the words give.
+        # Its scripts contain the prompt given by the words.
         return (UNKNOWN if any(word.text is None or word.glob for word in operands) else Word("pyvenv.cfg"),)
     return ()
 
@@ -96,7 +96,7 @@ def _interpreter(name: str, words: Words) -> ProgramEffect:
 
 
 def _by_verb(name: str, words: Words) -> ProgramEffect:
-    """A first word is a verb of the program, and a file only if it is called like one: `deno eval TEXT` runs a text."""
+    """Judges a first word that is a verb, or a file if its name looks like one: `deno eval TEXT` runs a text."""
     first = words[0].text if words else None
     if first in _VERBS[name]:
         return ProgramEffect(role="runner")
@@ -104,7 +104,7 @@ def _by_verb(name: str, words: Words) -> ProgramEffect:
         words = words[1:]
     parsed = parse(words, _INTERPRETERS[name])
     if parsed is not None and parsed.rest:
-        # `bun run NAME` takes a script of package.json as well, `deno run ADDRESS` a program from anywhere.
+        # `bun run NAME` also takes a script of package.json, `deno run ADDRESS` a program from anywhere.
         is_script = name == "bun" and first == "run" and bool(re.fullmatch(r"[\w:.-]+", parsed.rest[0].text or ""))
         if not is_script and not _SOURCE.fullmatch(parsed.rest[0].text or ""):
             return ProgramEffect(role="runner", unknown=f"{name} with words that are not known here")
@@ -112,7 +112,7 @@ def _by_verb(name: str, words: Words) -> ProgramEffect:
 
 
 def _file_of(name: str, words: Words, grammar: Grammar) -> ProgramEffect:
-    """An interpreter with a file of the project is a runner; what a text or its input makes it do is not known."""
+    """Treats an interpreter with a file of the project as a runner; a text or input makes its effect unknown."""
     parsed = parse(words, grammar)
     if parsed is None:
         return ProgramEffect(role="runner", unknown=f"{name} with a text or options that are not known here")

@@ -1,8 +1,8 @@
-"""What a program may leave behind in files that a later program of the same line would run. Runs nothing.
+"""What a program may leave in files that a later program of the same line would run.
 
-The list is of what leaves nothing, not of what writes. A program of the project (`npm ci`, `pytest`, `./build.sh`)
-leaves what the project's own files say, unless the line gives it a text to write: a word that is more than a plain
-name, or its input.
+The tables list what leaves nothing, not what writes. A program of the project (`npm ci`, `pytest`, `./build.sh`) leaves
+what the project's own files say, unless the line gives it a text to write: a word that is more than a plain name, or
+its input.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from leadrope.policy.shell.words import Word, names
 from leadrope.regex import regex
 
 Leftovers = Literal["nothing", "names", "git", "project", "anything"]
-"""nothing: no file at all; names: empty files or folders, whose names the line chooses; git: texts below .git;
-project: what the project's files say; anything: files that may hold a text of this line."""
+"""nothing: no file at all; names: empty files or folders, whose names the line chooses; git: content below .git;
+project: what the project's files say; anything: files that may contain text from this line."""
 
-# Of the programs that do nothing but read or print, those that make, remove or rename something without content.
+# Among the programs that otherwise only read or print, those that create, remove or rename something without content.
 _NAMES = names("mkdir touch mktemp mkfifo truncate")
 _GIT_NOTHING = names(
     """status diff log show rev-parse ls-files blame describe shortlog cherry name-rev cat-file ls-tree ls-remote grep
@@ -35,7 +35,7 @@ _ASKS = names("--version --help -V -h version help")
 
 
 def leftovers(role: Role, words: Sequence[Word], *, fed: bool) -> Leftovers:
-    """What a program with these words may leave. What it writes to a place that its words name is told elsewhere."""
+    """Returns what a program with these words may leave, apart from files that its words name."""
     texts = [word.text for word in words[1:]]
     if role in ("inert", "builtin", "wrapper"):
         return "names" if (words[0].text or "").rpartition("/")[2] in _NAMES else "nothing"
@@ -60,7 +60,7 @@ def _git(words: Sequence[Word]) -> Leftovers:
         return "git"
     if verb not in _GIT_PROJECT or not all(text is not None and _PLAIN.match(text) for text in rest):
         return "anything"
-    # What comes from another place than the project's own remote is not a file of the project yet.
+    # What comes from elsewhere than the project's own remote is not yet a file of the project.
     if verb in ("fetch", "pull") and any(_ADDRESS.search(text) for text in rest if text and text[:1] != "-"):
         return "anything"
     return "project"

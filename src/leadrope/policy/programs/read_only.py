@@ -1,7 +1,7 @@
-"""Which command lines only read: every program is known to change nothing, with options from a list. Runs nothing.
+"""Recognizes command lines that only read: known programs that change nothing, with listed options.
 
-The answer is about the line alone. Its caller makes sure that the names mean the usual programs, that git's settings
-start none, and that the words are paths which may be read.
+The answer is about the line alone. The caller must make sure that the names mean the usual programs, that git's
+settings start none, and that the words are paths which may be read.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from leadrope.regex import regex
 
 _BUILTINS = names("echo printf pwd cd true false : test [ type command exit")
 _SYSTEM = ("/bin/", "/usr/bin/", "/usr/local/bin/", "/sbin/", "/usr/sbin/", "/opt/homebrew/bin/")
-# They change how something is shown, never what is started or read.
+# They change how something is displayed, never what is started or read.
 _SHOWS = regex(r"(?:LC_\w+|LANG|LANGUAGE|NO_COLOR|FORCE_COLOR|CLICOLOR|COLUMNS|LINES|TZ|TERM)\Z")
 _SHOWN = regex(r"[\w.@:+-]*\Z")
 _WRAPPERS = names("timeout nice time command xargs")
 _XARGS = Grammar("0rt", "nPLdI", ("--null", "--no-run-if-empty"), ("--max-args", "--max-procs", "--delimiter"))
 _AWKS = names("awk gawk mawk nawk")
-# Devices, and what a process holds in memory or in its environment, are no files of a project.
+# Devices, and the memory or environment of a process, are not files of a project.
 _NO_FILE = regex(r"/+(?:dev/(?!null\Z)|proc/+(?:[^/]*[*?\[]|.*(?:environ|mem\b|maps|fd\b|root|cwd|task|pagemap)))")
 _SECRET = regex(r"KEY|TOKEN|SECRET|PASS|AUTH|CREDENTIAL", re.IGNORECASE)
-# Placeholders that make git check a signature, which starts a program.
+# Placeholders that make git verify a signature, which starts a program.
 _SIGNATURE = regex(r"%G|signature|%\(trailers:.*cmd", re.IGNORECASE)
 _CONFIG_READERS = names("--get --get-all --get-regexp --list -l")
 _ENVIRONMENT = {
@@ -66,23 +66,24 @@ _ENVIRONMENT = {
 
 
 class ReadOnly(msgspec.Struct, frozen=True):
-    """A line that only reads, provided that its programs are the ones that the names usually mean."""
+    """A line that only reads, provided that its programs are the usual ones."""
 
     programs: tuple[str, ...] = ()
     """The programs to be found on PATH (bare names), or given by a path in the system's folders. The caller makes sure
-    that each lies outside of what an agent can write. Builtins of the shell are not among them."""
+    that each lies outside of what an agent can write. Shell builtins are not included."""
     uses_git: bool = False
-    """It holds only if the effective settings of git name no program: fsmonitor, textconv, external diff, filters."""
+    """Valid only if git's effective settings name no program: fsmonitor, textconv, external diff, filters."""
     git_folders: tuple[str | None, ...] = ()
-    """Where git runs, seen from where the line begins (None is there): the repository there may be another one."""
+    """Where git runs, relative to the start of the line (None for there): the repository may be another one."""
     unset: tuple[str, ...] = ()
     """Variables that must not be set, because they name a program or a file of options."""
     pinned: tuple[tuple[str | None, tuple[str, ...]], ...] = ()
-    """Folders, and the files that must be neither in them nor in one above: they say which program is started."""
+    """Folders with the files that must be neither in them nor in a parent: those files decide which program is
+    started."""
 
 
 def reads_only(reading: Reading) -> ReadOnly | None:
-    """What the line needs to be a mere read, or None if it may do more than read.
+    """Returns what the line needs in order to only read, or None if it may do more.
 
     >>> from leadrope.policy.shell.reader import read
     >>> reads_only(read("cd src && ls -la | head -5"))
@@ -127,7 +128,7 @@ def _reads(program: Program) -> bool:
     if any(wrapper not in _WRAPPERS for wrapper in program.wrappers):
         return False
     if program.wrappers[-1:] == ("xargs",) and words and words[-1].text is None:
-        # What xargs appends may be anything; only a program without a harmful option takes that.
+        # xargs may append anything; only a program without harmful options is safe with that.
         return name in ANY_WORDS and all(word.text is not None for word in words[:-1])
     if any(word.text is None or _is_no_file(word.text, program.cwd) for word in words):
         return False
@@ -146,7 +147,7 @@ def _reads(program: Program) -> bool:
 
 
 def _knows_options(name: str, words: Words) -> bool:
-    """Short options are all harmless for these programs; a long one must be on the list of the program."""
+    """Whether all options are harmless; short ones always are for these programs, long ones must be listed."""
     texts = [word.text or "" for word in words]
     options = texts[: texts.index("--")] if "--" in texts else texts
     known = LONG_OPTIONS.get(name, ())
@@ -154,7 +155,7 @@ def _knows_options(name: str, words: Words) -> bool:
 
 
 def _is_no_file(text: str, cwd: str | None) -> bool:
-    """Also of a path that is seen from another folder, or climbs out of one that is not known."""
+    """Whether the path is outside of projects, also if relative to another folder or leaving an unknown one."""
     climbed = re.sub(r"\A(?:\.\.?/+)*\.\./+", "/", text)
     return any(map(_NO_FILE.match, (text, climbed, posixpath.join(cwd or "", text))))
 
@@ -195,7 +196,7 @@ def _git(words: Words) -> bool:
         return False
     options = {option for option, _ in parsed.options}
     if verb == "branch":
-        # An operand is the name of a branch to be made, unless the branches are listed.
+        # An operand is the name of a branch to create, unless branches are listed.
         lists = {"-l", "--list", "-a", "-r", "--all", "--remotes"} & options
         return not parsed.rest or bool({"-l", "--list"} & lists)
     if verb == "tag":
@@ -268,7 +269,7 @@ def _jq(words: Words) -> bool:
 
 
 def _joined_pairs(words: Words) -> Words:
-    """`--arg NAME VALUE` takes two words."""
+    """Joins `--arg NAME VALUE`, which takes two words."""
     kept: list[Word] = []
     place = 0
     while place < len(words):
@@ -360,7 +361,7 @@ def _printf(words: Words) -> bool:
 
 
 def _command(words: Words) -> bool:
-    # `command -v NAME` looks; `command NAME` starts, and what it starts is judged as a program of its own.
+    # `command -v NAME` only looks it up; `command NAME` starts it, which is judged as a program of its own.
     return bool(words) and not words[0].glob
 
 

@@ -1,6 +1,6 @@
-"""Long options of programs none of whose short ones does more than read. Only whole names count.
+"""Long options of programs whose short options all only read. Only complete names count.
 
-A list of files that stands in a file (`--files0-from`) is left out: its paths are in no word of the line.
+An option for a file that lists files (`--files0-from`) is left out: those paths do not appear in the line.
 """
 
 from __future__ import annotations

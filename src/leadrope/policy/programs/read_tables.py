@@ -1,7 +1,7 @@
-"""Options by program, as lists of what is allowed: with these a program reads and prints, and nothing else.
+"""Allow lists of options, by program: with these a program reads and prints, and does nothing else.
 
-An option that is not listed may be new, write a file, or start a program. git takes long options by any beginning of
-them, and so do GNU programs; only whole names count here.
+An unlisted option may be new, write a file, or start a program. git accepts abbreviations of long options, and so do
+GNU programs; only complete names count here.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import re
 from leadrope.policy.programs.effects import Grammar
 from leadrope.policy.shell.words import names
 
-# No option of these writes a file, starts a program or changes anything, whichever system they come from. Their long
-# options are in read_options.
+# No option of these writes a file, starts a program or changes anything, on any system. Their long options are in
+# read_options.
 ANY_WORDS = names(
     """ls cat head wc cut tr nl paste comm cmp fold rev expand unexpand stat df du basename dirname realpath
     readlink od hexdump md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum grep egrep fgrep uname
@@ -284,7 +284,7 @@ GIT: dict[str, Grammar] = {
     "version": _grammar("", "", "--build-options"),
 }
 
-# With `--version` alone these print it and stop, or refuse the option. Left out is what loads code of the project first
+# With only `--version` these print it and exit, or refuse the option. Left out is what first loads code of the project
 # (pytest, pylint, flake8, rspec, rubocop: plugins; poetry and bundle: plugins and releases of themselves), and what
 # acts on any word (killall, yes, reboot).
 VERSIONED = names(
@@ -299,7 +299,7 @@ VERSIONED = names(
     scc nohup timeout nice ionice stdbuf setsid chrt taskset env sudo xargs flock watch find bwrap
     chroot gdb ltrace nsenter prlimit script setpriv strace unshare"""
 )
-# Other ways to ask for it, and the programs that take them for this.
+# Other ways to ask for the version, and the programs that accept them.
 VERSION_WORDS: dict[str, frozenset[str]] = {
     "version": names("docker docker-compose helm git uv deno cargo go terraform gh golangci-lint"),
     "-V": names("python python3 pip pip3 curl wget rg cargo rustc rustfmt ruff uv mypy ssh ip"),
@@ -309,22 +309,22 @@ VERSION_WORDS: dict[str, frozenset[str]] = {
 
 
 def prints_version(name: str, word: str) -> bool:
-    """Does this program print its version, given this word alone, and stop?"""
+    """Whether this program, given only this word, prints its version and exits."""
     name = re.sub(r"\A(?:python|pypy)[\d.]*\Z", "python3", name)
     if word == "--version":
         return name in VERSIONED or name in ANY_WORDS or name in GRAMMARS
     return name in VERSION_WORDS.get(word, ())
 
 
-# What a file of the project decides first, in the folder or in one above it: the toolchain that rustup starts (also by
-# path) or that go fetches, and the release of themselves that yarn and pnpm start.
+# Programs for which a file of the project, in the folder or a parent, decides first what runs: the toolchain that
+# rustup starts (also by path) or that go fetches, and the release of themselves that yarn and pnpm start.
 PINNED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("cargo", "rustc", "rustfmt"), ("rust-toolchain", "rust-toolchain.toml")),
     "go": ("go.mod", "go.work"),
     "yarn": ("package.json", ".yarnrc", ".yarnrc.yml"),
     "pnpm": ("package.json", "pnpm-workspace.yaml", ".npmrc", ".pnpmfile.cjs"),
 }
-# Stand-ins of version managers (asdf, mise, pyenv, rbenv, volta, proto, aqua, tfenv, corepack): a file of the project
-# says what they start, for some of them by path.
+# Shims of version managers (asdf, mise, pyenv, rbenv, volta, proto, aqua, tfenv, corepack): a file of the project
+# decides what they start, for some of them by path.
 SHIM_FOLDERS = names("shims .volta .proto .tfenv aquaproj-aqua corepack")
 SHIM_PROGRAMS = names("mise rtx asdf volta volta-shim aqua-proxy proto-shim corepack bazelisk")

@@ -1,4 +1,4 @@
-"""Texts for sed: whether such a text can start a program or write a file. Knows no other language."""
+"""Reads sed scripts: whether one can start a program or write a file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judge_sed(script: str) -> Judged:
-    """Reads the script command by command; one that is not known here (`e`, `w` among them) is opaque."""
+    """Reads the script command by command; an unknown command (`e` and `w` included) makes it opaque."""
     at, end = 0, len(script)
     unknown = Judged("a sed script that may start programs or write files")
     while at < end:
@@ -52,7 +52,7 @@ def judge_sed(script: str) -> Judged:
             after = at
         else:
             return unknown
-        # Only the end, a blank, `;` or `}` may follow; anything else was read wrongly.
+        # Only the end, a blank, `;` or `}` may follow; anything else was misread.
         if after is None or (after < end and script[after] not in " \t\n;}"):
             return unknown
         at = after
@@ -60,7 +60,7 @@ def judge_sed(script: str) -> Judged:
 
 
 def _line_end(script: str, at: int) -> int:
-    """The end of the line, with lines that go on after a backslash."""
+    """Returns the end of the line, including lines continued with a backslash."""
     while True:
         found = script.find("\n", at)
         if found < 0:
@@ -112,7 +112,10 @@ def _substitution(script: str, at: int) -> int | None:
 
 
 def _delimited(script: str, at: int, parts: int) -> int | None:
-    """The place after `parts` texts, each ended by the character at `at`. A bracket that holds it is not read here."""
+    """Returns the position after `parts` texts, each ended by the character at `at`.
+
+    Returns None for a bracket that contains that character.
+    """
     if at >= len(script):
         return None
     delimiter = script[at]

@@ -1,7 +1,7 @@
-"""What one part of a command line does to a later one: files it writes, variables it sets. Knows no grammar.
+"""How one part of a command line affects a later one: files that it writes, variables that it sets.
 
-A program that does what files say (make, python x.py, ./x, git with its hooks) is no longer plain once the same command
-line could have written those files; no program is once its folder, or PATH, may have changed.
+A program that does what files say (make, python x.py, ./x, git with its hooks) is no longer harmless once the same
+command line could have written those files; no program is once its folder, or PATH, may have changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from leadrope.policy.programs.leftovers import Leftovers, leftovers
 from leadrope.policy.shell.words import UNKNOWN_PATH, Word, names
 from leadrope.regex import regex
 
-# Each write is compared with each program; this bounds the work of a text that is nothing but redirections.
+# Each write is compared with each program; this limits the work for a text of nothing but redirections.
 MAX_WRITES = 200
 _STREAMS = frozenset(("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"))
 # Not .txt or .md: test runners take examples from them.
@@ -27,7 +27,7 @@ _OUTPUTS = regex(r"[^*?\[]*\.(?:log|out|err|csv|tap|html)\Z")
 _LATER = 1 << 30
 _PROGRAM_FOLDERS = frozenset(("bin", "sbin", "libexec"))
 _SYSTEM = ("/usr", "/lib", "/etc", "/bin", "/sbin", "/opt", "/proc", "/sys")
-# Its settings, its hooks, and the files that common hooks obey.
+# Its settings, its hooks, and the files that common hooks read.
 _REACHES_GIT = regex(
     r"(?:^|/)(?:\.git(?:/|\Z|attributes|modules|config)|\.husky|hooks/|config\Z|\.config/|\.?lefthook|\.pre-commit"
     r"|\.lintstaged|package\.json)"
@@ -53,7 +53,7 @@ _HARMLESS = names(
     APP_ENV RAILS_ENV TMPDIR CLICOLOR OPTARG REPLY CARGO_TERM_COLOR CARGO_INCREMENTAL DEBIAN_FRONTEND VERBOSE
     HUSKY NEXT_TELEMETRY_DISABLED PIP_NO_INPUT PYTHONNOUSERSITE PYTEST_XDIST_WORKER"""
 )
-# Rules of make and builds of other kinds run what these say.
+# Rules of make and of other build tools run what these say.
 _TOOLS = names("CC CXX LD AR AS CPP FC LINKER CFLAGS CXXFLAGS LDFLAGS RUSTFLAGS GOFLAGS RUSTC CARGO GO")
 _MENTIONS_GIT = regex(r"\.git|COMMIT_EDITMSG|[*?\[]")
 _PLAIN_VALUE = regex(r"[\d.:-]*\Z|(?:true|false|yes|no|on|off)\Z", re.IGNORECASE)
@@ -69,7 +69,7 @@ class _Write(msgspec.Struct, frozen=True):
     target: Word
     path: str
     own: int
-    """The moment of the program that writes: its own output is no danger to it."""
+    """When the writing program runs: its own output does not affect it."""
 
 
 class _Start(msgspec.Struct, frozen=True):
@@ -79,12 +79,12 @@ class _Start(msgspec.Struct, frozen=True):
     texts: tuple[str, ...]
     cwd: str | None
     is_sure: bool
-    """Each of its words is known, and none is a pattern."""
+    """All its words are known, and none is a pattern."""
     leaves: Leftovers
 
 
 class Aftermath:
-    """Writes, starts and assignments in the order of the text."""
+    """Writes, starts and assignments, in the order of the text."""
 
     def __init__(self) -> None:
         self._order = 1
@@ -94,12 +94,12 @@ class Aftermath:
         self._links: set[str] = set()
         self._reasons: dict[str, None] = {}
         self._carried: list[str] = []
-        """Set to more than a number, and perhaps in the environment already."""
+        """Set to something other than a number, and possibly in the environment already."""
         self._passed: list[str] = []
         """Certainly in the environment of what follows."""
 
     def open_group(self) -> None:
-        """A pipeline: its parts run side by side and count as one moment."""
+        """Begins a pipeline: its parts run in parallel and count as simultaneous."""
         self._order += not self._groups
         self._groups += 1
 
@@ -122,7 +122,7 @@ class Aftermath:
         )
 
     def redirect(self, target: Word, cwd: str | None, *, loose: bool) -> None:
-        """The output of the program whose start follows. It holds what that program says, so it is no danger to it."""
+        """Notes the output of the program that starts next, which is not affected by its own output."""
         self._note(target, cwd, loose=loose, own=self._order + (not self._groups))
 
     def write(self, target: Word, cwd: str | None, *, loose: bool) -> None:
@@ -142,12 +142,12 @@ class Aftermath:
         self._writes.append(_Write(order, target, path, own))
 
     def link(self, target: Word, cwd: str | None) -> None:
-        """From here on this name leads elsewhere: it has become a link, or another file has taken its place."""
+        """Notes that this name has become a link or another file, and leads elsewhere from here on."""
         path = UNKNOWN_PATH if target.text is None or target.splits or target.glob else target.text
         self._links.add(_joined(path, cwd))
 
     def is_moved(self, path: str, cwd: str | None) -> bool:
-        """Does the way to this path lead over a name that this line has given another meaning?"""
+        """Whether this path leads over a name that the line has replaced."""
         if not self._links:
             return False
         whole = _joined(path, cwd)
@@ -174,7 +174,7 @@ class Aftermath:
         return tuple(dict.fromkeys(write.path for write in self._writes))
 
     def reasons(self) -> Iterator[tuple[str, bool]]:
-        """Why the line is not clean, and whether that hides which programs it starts."""
+        """Yields why the line is not clean, and whether that hides which programs it starts."""
         for reason in self._reasons:
             yield reason, True
         if self._carried and any(start.role not in ("inert", "builtin", "writer") for start in self._starts):
@@ -195,7 +195,7 @@ class Aftermath:
                 yield reason, reason.endswith(_HIDES)
 
     def _left_behind(self) -> Iterator[str]:
-        """Why a runner or a script may run what an earlier program of this line has left behind."""
+        """Yields why a runner or a script may run what an earlier program of this line has left."""
         for start in self._starts:
             if start.role not in ("runner", "script"):
                 continue
@@ -209,7 +209,7 @@ class Aftermath:
                     yield f"{start.name} with a pattern, after {other.name} may have made files that it matches"
 
     def _after(self, write: _Write, moments: Counter[int]) -> str:
-        """Why a program that starts after this write, or beside it, may be another one than it seems."""
+        """Returns why a program that starts after or during this write may not be what it seems."""
         where = _where(write)
         if where == "programs":
             return f"writes {write.path}, {_HIDES}"
@@ -236,7 +236,10 @@ def _joined(path: str, cwd: str | None) -> str:
 
 
 def _where(write: _Write) -> str:
-    """programs: where programs lie; anywhere: not known; named: not known but with an ending; here: a known place."""
+    """Classifies a path.
+
+    programs: where programs lie; anywhere: unknown; named: unknown, with a known ending; here: a known place.
+    """
     path = write.path
     if path == UNKNOWN_PATH:
         if write.target.tail and _DOTTED.search(write.target.tail):
@@ -252,7 +255,7 @@ def _where(write: _Write) -> str:
 
 
 def _is_output(write: _Write, start: _Start) -> bool:
-    """A text file that the program is not told about, and that no pattern of its words could be."""
+    """Whether the write is a text file that the program's words do not name, also not by a pattern."""
     if not _OUTPUTS.match(write.path) or not start.is_sure:
         return False
     name = posixpath.basename(write.path)

@@ -1,6 +1,7 @@
-"""Programs that start others by an option or a setting (git, tar, make, npm and their kin): which uses are plain.
+"""Programs that start others through an option or a setting (git, tar, make, npm and the like): which uses are
+harmless.
 
-Runners such as make and npm do what the project's files say; that is their own matter, unless the same command line
+Runners such as make and npm do what the project's files say; that is not judged here, unless the same command line
 could have written those files.
 """
 
@@ -61,7 +62,7 @@ _INERT_VALUE = regex(
 
 
 class Guard(msgspec.Struct, frozen=True):
-    """The few options through which an otherwise plain program starts another or writes a file."""
+    """The few options through which an otherwise harmless program starts another or writes a file."""
 
     starts: tuple[str, ...] = ()
     letters: str = ""
@@ -99,7 +100,7 @@ _GUARDED_RUNNERS: dict[str, Guard] = {
 
 
 def toolchain(name: str, words: Words) -> ProgramEffect | None:
-    """What is known of a program of this file; None if it is none."""
+    """Returns the effect of a program that this module knows; None for others."""
     if name in _SPECIAL:
         return _SPECIAL[name](words)
     if told := file_tool(name, words) or interpreter(name, words):
@@ -135,7 +136,7 @@ def _make(words: Words) -> ProgramEffect:
             return ProgramEffect(role="runner", opaque="make with rules that are not known")
     for word in parsed.rest:
         if word.glob or word.splits:
-            # The name of a file may be `CC=...`, which is a setting here.
+            # A file name may be `CC=...`, which make takes for a setting.
             return ProgramEffect(role="runner", opaque="make with a pattern that may become a variable")
         name, equals, value_text = (word.text or "=").partition("=")
         if equals and (not _INERT_VALUE.match(value_text) or not name or name in ("SHELL", "MAKEFLAGS")):
@@ -172,9 +173,9 @@ def _npm(words: Words) -> ProgramEffect:
 class _Verbs(msgspec.Struct, frozen=True):
     plain: frozenset[str]
     starts: tuple[str, ...] = ()
-    """Long options that start programs; single-dash spellings count as well."""
+    """Long options that start programs; their single-dash spellings count as well."""
     options: frozenset[str] | None = None
-    """The options that are known; None where none of them writes a file or starts anything."""
+    """The known options; None if none of the program's options writes a file or starts anything."""
 
 
 def _verbs(plain: str, *starts: str, options: str = "") -> _Verbs:

@@ -1,4 +1,4 @@
-"""Programs whose work is to start another: what they would start, told from their words. Runs and reads nothing."""
+"""Programs whose purpose is to start another: determines from their words what they would start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Wrapper(msgspec.Struct, frozen=True):
     operands: int = 0
     assigns: bool = False
     alone: bool = True
-    """Harmless without a command."""
+    """Whether it is harmless without a command."""
 
 
 _WRAPPERS: dict[str, _Wrapper] = {
@@ -64,7 +64,8 @@ _SHELLS = frozenset(
     ("sh", "bash", "dash", "ash", "zsh", "ksh", "ksh93", "mksh", "fish", "csh", "tcsh", "rbash", "yash")
 )
 _SHELL_GRAMMAR = Grammar("cexuvlfhmBCns", "o", ("--login", "--norc", "--noprofile", "--posix", "--verbose"))
-# What only bash reads as bash does. `[[ a && evil ]]` and `((evil))` start evil in dash, `$'\' ; evil '` too.
+# Syntax that only bash reads as bash does. `[[ a && evil ]]` and `((evil))` start evil in dash, and so does `$'\' ;
+# evil '`.
 _BASH_ONLY = regex(r"\[\[|(?<!\$)\(\(|\$['\"]|&>|<<<|[<>]\(|\|&|=\(|;&|\b(?:function|select|time|coproc)\b")
 
 _XARGS = Grammar(
@@ -83,7 +84,7 @@ def only_bash(text: str) -> bool:
 
 
 def wrapper(name: str, words: Words) -> ProgramEffect | None:
-    """What a wrapper starts; None if `name` is none. `words` are those after the name."""
+    """Returns what a wrapper starts; None if `name` is not a wrapper. `words` are those after the name."""
     if name in _PAIRS:
         if words and f"{name} {words[0].text}" in _WRAPPERS:
             return _wrapped(f"{name} {words[0].text}", words[1:])
@@ -135,7 +136,7 @@ def _shell(name: str, words: Words) -> ProgramEffect:
     if any(option == "-c" for option, _ in parsed.options):
         text = parsed.rest[0] if parsed.rest else UNKNOWN
         if text.text == "-" or text.lead.startswith("+"):
-            # An option, or the end of them: the text is another word.
+            # An option, or the end of the options: the text is another word.
             return unknown_options(name)
         if text.text is None or text.splits or text.glob:
             return ProgramEffect(role="wrapper", opaque=f"{name} -c with a text that is not known")
@@ -192,7 +193,7 @@ def _find(words: Words) -> ProgramEffect:
                 return ProgramEffect(role="wrapper", opaque="find with a pattern that may become an action")
         elif word.text in _FIND_STARTS:
             end = index
-            # A `+` ends the action only right after `{}`; anywhere else it is a word like others.
+            # A `+` ends the action only directly after `{}`; anywhere else it is an ordinary word.
             while end < len(words) and not (
                 words[end].text == ";"
                 or (words[end].text == "+" and end > index and words[end - 1].text == "{}" and word.text in _FIND_MANY)
@@ -211,7 +212,7 @@ def _find(words: Words) -> ProgramEffect:
 
 
 def _place(word: Word) -> Word:
-    """`{}` becomes a path of its own; find gives it no leading dash unless it was asked to start at one."""
+    """Replaces `{}` by an unknown path, without a leading dash unless find was told to start at such a name."""
     if word.text is None or "{}" not in word.text:
         return word
     return Word(None, word.text.partition("{}")[0] or "./", word.text.rpartition("{}")[2])
@@ -232,10 +233,10 @@ def _source(words: Words) -> ProgramEffect:
         and re.fullmatch(r"(?:[\w.-]+/)*\.?v?env/bin/activate", words[0].text or "")
         and not words[0].glob
     ):
-        # A project's own environment: as much a file of the project as the scripts in it.
+        # A project's own environment is as much a file of the project as the scripts in it.
         return ProgramEffect(role="script")
     if len(words) > 0 and not is_stream(words[0]):
-        # In this very shell: it may redefine every name that follows.
+        # It runs in this very shell: it may redefine every name that follows.
         return ProgramEffect(role="wrapper", opaque="source runs a file whose content is not known")
     return ProgramEffect(role="wrapper", opaque="source runs a text that is not known")
 

@@ -1,1 +1,1 @@
-"""Command lines, read with a grammar: which programs a line starts, where, and with which words."""
+"""Parses command lines: which programs a line starts, where, and with which words."""

@@ -1,4 +1,4 @@
-"""Which parts of a program's words may be paths. Generous: a rule about paths must see each one that could be."""
+"""Finds the parts of a program's words that may be paths. Inclusive: a rule about paths must see every possible one."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from leadrope.policy.shell.reading import PathWord
 from leadrope.policy.shell.words import Word, names
 from leadrope.regex import regex
 
-# Their words are text, numbers or names: nothing is opened because of them.
+# Their words are text, numbers or names: they do not open files named by them.
 _NO_PATHS = names(
     """echo printf true false : sleep seq kill exit return break continue shift set unset expr basename dirname
     tput uname hostname id whoami nproc type times ulimit umask wait jobs bg fg disown"""
 )
-# These go through whole folders, some of them through the one they start in if none is named.
+# These walk whole folders, some of them the current one if none is named.
 _WALKERS = names("find fd fdfind rg ag ack tree du rsync")
 _START_HERE = names("find fd fdfind rg ag ack tree du grep egrep fgrep ls")
 _WALKS_IF = {
@@ -37,7 +37,7 @@ _WALKS_IF = {
     "scp": "r",
 }
 _LONG_WALKS = names("--recursive --archive --dereference-recursive --directories=recurse")
-# What reads whole trees: to search them, to show them, or to keep them where other commands show them.
+# Commands that read whole trees: to search them, to show them, or to store them where other commands show them.
 _GIT_WALKS = names("grep archive diff difftool diff-files diff-index add stage stash")
 _GIT_SHOWS = regex(r"(?:-[a-z]*[avu][a-z]*|--(?:all|verbose|patch))")
 _GIT_WALKS_IF = names("commit status")
@@ -47,18 +47,18 @@ _SENDS = names("-C --directory --chdir --cwd --prefix --work-tree --project-dire
 # Their value is a file that names further files.
 _LISTS = regex(r"--files0?-from|--null-files-from|--pathspec-from-file")
 _UNKNOWN = "?"
-# curl takes these for a set of addresses, also in `file:`.
+# curl expands these to a set of URLs, also in `file:`.
 _CURL_SETS = regex(r"[{}\[\]]")
 _INNER = regex(r"[=:@,<]")
 _CLUSTER = regex(r"-[A-Za-z0-9]+")
-# More separators than this in one word: data, not paths. Its beginning and end are still looked at.
+# A word with more separators than this is data, not paths. Its beginning and end are still checked.
 _MAX_PARTS = 12
 
 
 def named_by(words: Words, cwd: str | None, *, may_change: bool = False) -> Iterator[PathWord]:
-    """The paths that a program with these words may name, seen from `cwd` and from where an option sends it.
+    """Yields the paths that a program with these words may name, relative to `cwd` and to folders set by options.
 
-    The first word is its name.
+    The first word is the program's name.
     """
     for folder in (cwd, *_sent_to(words, cwd)):
         for word in _named_from(words, folder):
@@ -66,7 +66,7 @@ def named_by(words: Words, cwd: str | None, *, may_change: bool = False) -> Iter
 
 
 def _sent_to(words: Words, cwd: str | None) -> Iterator[str]:
-    """The folders that options make it work in: `git -C DIR`, `make --directory=DIR`. Several add up."""
+    """Yields the folders that options set: `git -C DIR`, `make --directory=DIR`. Several are combined."""
     where = cwd or ""
     for place, word in enumerate(words[1:], start=1):
         option, equals, value = word.lead.partition("=")
@@ -88,7 +88,7 @@ def _named_from(words: Words, cwd: str | None) -> Iterator[PathWord]:
         yield from path_words(words[0], cwd)
     if name in _NO_PATHS and "/" not in (words[0].text or ""):
         for word in words[1:]:
-            if word.glob:  # the shell lists the folder for it
+            if word.glob:  # the shell lists the folder to expand it
                 yield from path_words(word, cwd)
         return
     walks = _walks(name, words)
@@ -107,7 +107,7 @@ def _named_from(words: Words, cwd: str | None) -> Iterator[PathWord]:
 
 
 def path_words(word: Word, cwd: str | None, *, is_tree: bool = False) -> Iterator[PathWord]:
-    """A word as a path, and those of its parts that may be one: a value behind `=`, `@` or an option's letter."""
+    """Yields a word as a path, and the parts of it that may be paths: a value after `=`, `@` or an option's letter."""
     if word.choices:
         for choice in word.choices:
             yield from _of_text(choice, cwd, is_pattern=re.search(r"[*?\[]", choice) is not None, is_tree=is_tree)
@@ -128,7 +128,7 @@ def path_words(word: Word, cwd: str | None, *, is_tree: bool = False) -> Iterato
 def _of_text(text: str, cwd: str | None, *, is_pattern: bool, is_tree: bool) -> Iterator[PathWord]:
     for part in dict.fromkeys((text, *_parts(text))):
         if part.startswith("~") and not re.match(r"~(?:/|\Z)", part):
-            # Another user's home: where it lies is not known here.
+            # The home of another user, whose location is unknown here.
             yield PathWord("", cwd, is_unknown=True, is_tree=is_tree)
         if part and not (part == text and part.startswith("-")):
             yield PathWord(part, cwd, is_pattern=is_pattern, is_tree=is_tree)
@@ -158,7 +158,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def _git_has_paths(words: Words) -> bool:
-    """It works on the paths that it names and on nothing else: `git add a.py`, `git diff -- src`."""
+    """Whether the git command works only on the paths that it names: `git add a.py`, `git diff -- src`."""
     texts = [word.text for word in words[1:]]
     if "--" in texts[:-1]:
         return True

@@ -1,9 +1,9 @@
-"""Which programs a command line would start, read from its text alone. Runs nothing, and judges nothing as good or bad.
+"""Determines from a command line's text which programs it would start, without judging them.
 
-A reading without `opaque` names every program, as far as the command line itself goes. It is clean if it is not
-`unknown` either: each of these programs is known, and so is what its words make it do. What a file of the project does
-when it is run (`make`, `./build.sh`, `python x.py`) is that file's own matter, unless the same command line could have
-written it. The shell is bash; a text for another shell is clean only where both read it alike.
+A reading without `opaque` names every program, as far as the command line itself shows. It is clean if it is not
+`unknown` either: each program is known, and so is what its words make it do. What a file of the project does when it is
+run (`make`, `./build.sh`, `python x.py`) is not examined, unless the same command line could have written it. The shell
+is bash; a script for another shell is clean only if both read it alike.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BYTES", "Deletion", "PathWord", "Program", "Reading", "read"]
 
 MAX_BYTES = 20_000
-# The grammar's time grows with their square: 5,000 took 0.9 s.
+# The grammar needs quadratic time for these: 5,000 took 0.9 s.
 MAX_DOCUMENTS = 50
-# The same holds for what cannot be parsed: 10,000 pipes that lead nowhere took 11 s. A file of 20 kB that is written by
-# a here-document has about 1,000 of these characters.
+# The same holds for text that cannot be parsed: 10,000 pipes that lead nowhere took 11 s. A here-document that writes a
+# file of 20 kB has about 1,000 of these characters.
 MAX_MARKS = 2_000
 _MARKS = regex(rb"[|&;()<>$`{}\[\]=!]")
 _FUNCTION_MARKS = 10
-"""What one `function` counts for."""
+"""How many marks one `function` counts for."""
 
 _PROGRAM_NAME = regex(r"[\w./][\w./+-]*\Z")
 _CONTINUED_WORD = regex(rb"(?<![ \t\\])\\\n|\\\\\n")
 
 
 def read(command: str) -> Reading:
-    """Read a command line as bash would.
+    """Reads a command line as bash would.
 
     >>> read("cd /srv && env A=1 rm -rf *").programs[-1]
     Program(words=('rm', '-rf', '*'), wrappers=('env',), cwd='/srv', patterns=(2,))
@@ -49,7 +49,7 @@ def read(command: str) -> Reading:
     return _read(command)
 
 
-# Several rules ask about the same call; a bound of 64 keeps the longest texts under 2 MB.
+# Several rules ask about the same call; a limit of 64 keeps the longest texts under 2 MB.
 @lru_cache(maxsize=64)
 def _read(command: str) -> Reading:
     scan = Scan()
@@ -59,7 +59,7 @@ def _read(command: str) -> Reading:
 
 @lru_cache(maxsize=1)
 def _language() -> Language:
-    # Loading the grammar takes about 30 ms; a program that reads no command does not pay for it.
+    # Loading the grammar takes about 30 ms; a process that reads no command does not pay for it.
     import tree_sitter  # noqa: PLC0415
     import tree_sitter_bash  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def _language() -> Language:
 def _parse(source: bytes) -> Node:
     from tree_sitter import Parser  # noqa: PLC0415
 
-    # A parser holds state and is cheap: one each time, so that threads share none.
+    # A parser has state and is cheap: a new one each time, so that threads share none.
     return Parser(_language()).parse(source).root_node
 
 
@@ -82,7 +82,7 @@ def _program(words: list[Word], scope: Scope) -> Program:
 
 
 class Scan:
-    """Collects what one command line does, over all texts inside it."""
+    """Collects what one command line does, including all scripts inside it."""
 
     def __init__(self) -> None:
         self.programs: list[Program] = []
@@ -125,7 +125,7 @@ class Scan:
         self.programs.append(_program(words, scope))
 
     def may_start(self, words: list[Word], scope: Scope) -> None:
-        """`words` are those of a program that is not known: should it start others, then one of these."""
+        """Records what an unknown program with these `words` would start if it starts its words."""
         for place, word in enumerate(words[1:], start=1):
             if len(self.maybe) >= MAX_PROGRAMS:
                 return
@@ -143,7 +143,7 @@ class Scan:
         self.unknown[reason] = None
 
     def text(self, command: str, *, scope: Scope, depth: int) -> None:
-        """Read one shell text. What is not readable as a whole gives no programs at all, only a reason."""
+        """Reads one shell script. A script that cannot be read as a whole yields no programs, only a reason."""
         try:
             source = command.encode()
         except UnicodeEncodeError:
@@ -155,7 +155,7 @@ class Scan:
         if depth > MAX_DEPTH:
             return self.tell("nested too deeply")
         if b"\\\n" in source and _CONTINUED_WORD.search(source):
-            # The grammar sees two words where bash joins the lines to one.
+            # The grammar sees two words where bash joins the lines.
             return self.tell("a line that continues inside a word")
         if source.count(b"<<") > MAX_DOCUMENTS:
             return self.tell(f"over {MAX_DOCUMENTS} here-documents")

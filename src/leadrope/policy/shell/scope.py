@@ -1,4 +1,4 @@
-"""Where a command stands: its folder, its input, and the here-document that feeds it. Knows no programs."""
+"""The context of a command: its folder, its input, and the here-document that feeds it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DELIMITER = regex(r"(?:[\w.-]+|'[\w. -]+'|\"[\w. -]+\"|\\[\w.-]+)\Z")
 
 
 class Scope:
-    """What one shell process knows: where it is, and how its commands came to run."""
+    """The state of one shell process: its folder, and how its commands came to run."""
 
     __slots__ = ("cwd", "fed", "loose", "wrappers")
 
@@ -22,9 +22,9 @@ class Scope:
     ) -> None:
         self.cwd = cwd
         self.fed = fed
-        """Its input is something that this command line gives it."""
+        """Whether this command line provides its input."""
         self.loose = loose
-        """It may run again, later, or beside others (a loop, a function, `&`): order means nothing."""
+        """It may run again, later, or in parallel (a loop, a function, `&`): the order is meaningless."""
         self.wrappers = wrappers
 
     def inner(self, *, fed: bool = False, loose: bool = False, wrappers: tuple[str, ...] = ()) -> Scope:
@@ -52,13 +52,16 @@ def moved(cwd: str | None, words: Sequence[Word]) -> str | None:
 
 
 def document(source: bytes, mark: str, start: int, end: int, *, dashed: bool) -> tuple[int, int] | None:
-    """Where the text of a here-document lies, if bash ends it at `end` too. `mark` ends at `start`, as written."""
+    """Returns the span of a here-document's text if bash also ends it at `end`; None otherwise.
+
+    `mark` ends at `start`, as written.
+    """
     if not _DELIMITER.match(mark):
         return None
     last = mark.strip("'\"\\").encode()
     line_end = source.find(b"\n", start)
     rest = source[start:line_end]
-    # A quote that stays open, or a second document, would move the place where bash begins to read the text.
+    # An unclosed quote, or a second document, would change where bash begins to read the text.
     if line_end < 0 or re.search(rb"<<|[\\`]", rest) or rest.count(b"'") % 2 or rest.count(b'"') % 2:
         return None
     at = line_end + 1

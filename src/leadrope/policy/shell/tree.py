@@ -1,4 +1,4 @@
-"""The walk over one parsed shell text: which commands stand where, and in which shell. Knows nothing of verdicts."""
+"""Walks one parsed shell script: which commands are where, and in which shell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from leadrope.policy.shell.reader import Scan
 
 MAX_PROGRAMS = 200
-# Deeper than any command a person writes; the walk below calls itself about three times per level.
+# Deeper than any command that a person writes; the walk below recurses about three times per level.
 MAX_DEPTH = 60
 
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
@@ -40,7 +40,7 @@ def _holds_list(node: Node) -> bool:
 
 
 class Tree:
-    """One parsed shell text; `statements` walks it once. A node that is not listed here makes the reading opaque."""
+    """One parsed shell script, walked once by `statements`. Unlisted node types make the reading opaque."""
 
     def __init__(self, scan: Scan, source: bytes) -> None:
         self._scan = scan
@@ -113,7 +113,7 @@ class Tree:
         return self._drain(scope, depth)
 
     def _drain(self, scope: Scope, depth: int) -> None:
-        """Read the substitutions that words have brought up."""
+        """Reads the substitutions found in words."""
         while self._inside:
             node = self._inside.pop()
             self._scan.extras["a substitution"] = None
@@ -132,7 +132,7 @@ class Tree:
             self._inside.extend(before)
 
     def _flat(self, node: Node) -> list[Node]:
-        """The parts of a list, which nests to the left as deep as it is long."""
+        """Flattens a list, whose nodes nest to the left as deep as the list is long."""
         parts: list[Node] = []
         stack = [node]
         while stack:
@@ -155,7 +155,7 @@ class Tree:
             inner = scope.inner(fed=place > 0)
             self._statement(part, inner, depth + 1)
             if place == 0 and inner.cwd != scope.cwd and _holds_list(part):
-                # `cd a && cat < b | c`: the grammar puts into the pipe what bash runs before it.
+                # `cd a && cat < b | c`: the grammar puts into the pipeline what bash runs before it.
                 scope.cwd = UNKNOWN_PATH
         self._scan.after.close_group()
 
@@ -312,7 +312,7 @@ class Tree:
         for child in node.named_children:
             if child.type == "file_redirect":
                 if body is not None and body.type == "list":
-                    # The grammar gives the whole list what bash gives to its last command.
+                    # The grammar applies to the whole list what bash applies to its last command.
                     late.append(child)
                 else:
                     more.extend(self._redirect(child, scope))
@@ -345,7 +345,7 @@ class Tree:
                 self._heredoc(child, scope, depth, body)
 
     def _heredoc(self, node: Node, scope: Scope, depth: int, body: Node | None) -> None:
-        """The here-document itself, and the commands that the grammar hangs below it (`cat <<A | sh`)."""
+        """Reads a here-document, and the commands that the grammar attaches to it (`cat <<A | sh`)."""
         start = end = None
         for child in node.children:
             if child.type == "heredoc_start":
@@ -376,7 +376,7 @@ class Tree:
         return None if mark[:1] in "'\"\\" else self._live(*span, end)
 
     def _live(self, begin: int, stop: int, end: Node) -> None:
-        """Substitutions in an unquoted here-document run."""
+        """Reads the substitutions in an unquoted here-document, which run."""
         body = end.prev_named_sibling
         if body is not None and body.type == "heredoc_body":
             self._words.literal(body, start=begin, end=stop)
@@ -384,7 +384,7 @@ class Tree:
             self._scan.tell("a here-document that this reader and bash may read differently")
 
     def _redirect(self, node: Node, scope: Scope, *, after: bool = False) -> list[Node]:
-        """Note what is written; gives back the words that the grammar took for further targets."""
+        """Notes what is written; returns the words that the grammar took for further targets."""
         operator = ""
         targets: list[Node] = []
         for child in node.children:
@@ -453,7 +453,7 @@ class Tree:
                     scope.cwd = UNKNOWN_PATH
 
     def _start(self, words: list[Word], scope: Scope, depth: int) -> None:
-        """One program, and those that it starts in turn."""
+        """Records one program, and those that it starts in turn."""
         if self._scan.full:
             return None
         if len(self._scan.programs) >= MAX_PROGRAMS:
@@ -495,17 +495,17 @@ class Tree:
         return None
 
     def _moved(self, found: Iterable[PathWord]) -> Iterator[PathWord]:
-        """The same paths, and any path for one that leads over a link which this line has made."""
+        """Yields the same paths, and any path for one that leads over a link created by this line."""
         for path in found:
             yield path
             if not path.is_unknown and self._scan.after.is_moved(path.prefix, path.cwd):
                 yield PathWord("", path.cwd, is_unknown=True)
 
     def _input(self, told: ProgramEffect, program: str, scope: Scope) -> None:
-        """What it means for a program that this command line gives it its input."""
+        """Judges what it means for a program that this command line provides its input."""
         name = posixpath.basename(program)
         if name == "exec" and scope.fed:
-            # From here on the shell itself reads what this line gave it, and so does whatever it starts.
+            # From here on the shell itself reads this line's input, and so does whatever it starts.
             if scope.loose:
                 self._scan.tell("exec with input, in a place that may run again or later")
             self._scan.is_fed = True

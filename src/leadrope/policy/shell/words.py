@@ -1,6 +1,6 @@
-"""What one word of a command line is known to be once the shell has read it. Knows nothing of programs.
+"""What is known about one word of a command line once the shell has expanded it.
 
-The grammar is looser than bash in places, so a word is read only in forms that both read alike; the rest is opaque.
+The grammar is looser than bash in places, so only forms that both read alike are accepted; the rest is opaque.
 """
 
 from __future__ import annotations
@@ -20,49 +20,49 @@ UNKNOWN_PATH = "?"
 
 _NAME = regex(r"[A-Za-z_]\w*\Z", re.ASCII)
 _PLAIN = regex(r"[\w./:@%+,\-][\w./:@%+,\-=]*\Z")
-# Braces that are a plain choice, so that each of the words they become is known.
+# Braces that are a plain choice, so that each resulting word is known.
 _PLAIN_BRACES = regex(r"(?:[\w./:@%+=*?~-]*\{[\w./:@%+=*?~-]*(?:,[\w./:@%+=*?~-]*)+\})+[\w./:@%+=*?~-]*\Z", re.ASCII)
 _MAX_CHOICES = 64
 _NUMBER = regex(r"-?\d+\Z", re.ASCII)
-# A `$` or backtick that starts something; where the grammar shows it as plain text, grammar and bash disagree.
+# A `$` or backtick that starts an expansion; where the grammar shows it as plain text, the grammar and bash disagree.
 _LIVE = regex(r"(?<!\\)(?:\\\\)*(?:`|\$[\w({?!@*#$\[\-])", re.ASCII)
 _LIVE_UNQUOTED = regex(r"(?<!\\)(?:\\\\)*[`$]")
 _IDENTIFIER = regex(r"(?P<live>\$?)(?<!\w)(?P<name>[A-Za-z_]\w*)(?P<given>\s*=(?!=))?", re.ASCII)
-# The shell's own, and always a number: to set one of them is opaque.
+# The shell's own variables that are always a number; setting one of them is opaque.
 _ALWAYS_NUMBERS = frozenset(
     ("RANDOM", "SRANDOM", "SECONDS", "LINENO", "BASHPID", "PPID", "UID", "EUID", "EPOCHSECONDS")
 )
 _RANGE = regex(r"\{\d{1,9}\.\.\d{1,9}\}\Z", re.ASCII)
-# What follows the `:` of `${x:1:2}`; `${x:-y}` and its kin are no slices.
+# What follows the `:` of `${x:1:2}`; `${x:-y}` and the like are not slices.
 _SLICE = regex(r"\$\{(?:[A-Za-z_]\w*(?:\[[^\]]*\])?|\d+|[@*#?$!-]):(?![-=?+])(?P<slice>.*)\}\Z", re.ASCII | re.DOTALL)
-# Letters after a digit (`0x1f`, `10#z`) never name a variable that holds text; strings, indices, braces are left out.
+# Letters after a digit (`0x1f`, `10#z`) never name a variable with text; strings, indices and braces are left out.
 _ARITHMETIC = regex(r"(?:[\s\d+\-*/%<>=!&|^~?:(),]|\$?[A-Za-z_]\w*|\$[#?])*\Z", re.ASCII)
 _COUNTED_ONLY = regex(r"(?:\$[#?$!]|\$\{#[A-Za-z_]\w*(?:\[[@*]\])?\})\Z", re.ASCII)
 _SIMPLE_BRACED = regex(r"\$\{#?(?:[A-Za-z_]\w*(?:\[[@*]\])?|\d+|[@*#?$!-])\}\Z", re.ASCII)
 _EDITS = frozenset(
     (":-", "-", ":=", "=", ":?", "?", ":+", "+", "#", "##", "%", "%%", "/", "//", "/#", "/%", "^", "^^", ",", ",,")
 )
-# `@P` would read the value as a prompt, which runs the substitutions in it.
+# `@P` would expand the value as a prompt, which runs the substitutions in it.
 _TRANSFORMS = frozenset("QUuL")
 _SIMPLE_ESCAPES = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 _ANSI_C = regex(r"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|(.))", re.DOTALL)
 
 
 class Word(msgspec.Struct, frozen=True):
-    """One word: its text if it is known, else how it is known to begin and to end."""
+    """A word: its text if known, otherwise its known beginning and end."""
 
     text: str | None
     lead: str = ""
     tail: str = ""
     splits: bool = False
-    """May become no word at all, or several."""
+    """It may expand to no word at all, or to several."""
     glob: bool = False
     bare: bool = False
-    """Nothing in it was quoted or escaped, as a reserved word or an assignment must be."""
+    """Nothing in it was quoted or escaped, which reserved words and assignments require."""
     counted: bool = False
-    """Unknown, and certainly a number."""
+    """Unknown, but certainly a number."""
     choices: tuple[str, ...] = ()
-    """Unknown only in that it becomes each of these (`{a,b}.py`)."""
+    """It expands to each of these (`{a,b}.py`)."""
 
     @property
     def could_be_option(self) -> bool:
@@ -73,7 +73,7 @@ UNKNOWN = Word(None, splits=True)
 
 
 def names(text: str) -> frozenset[str]:
-    """A set of names, written as a text that a person can read through."""
+    """Returns a set of names that is written as a readable text."""
     return frozenset(text.split())
 
 
@@ -90,17 +90,17 @@ def is_number(word: Word) -> bool:
 
 
 class Variables:
-    """The variables of all texts of one command line, as far as their values could be run."""
+    """The variables of all scripts of one command line, as far as their values could be run."""
 
     def __init__(self) -> None:
         self.counted: set[str] = set()
-        """Evaluated as arithmetic: bash runs a `$(...)` that such a value holds as an index."""
+        """Evaluated as arithmetic: bash runs a `$(...)` in the index of such a value."""
         self.texts: set[str] = set()
-        """Given something other than a number."""
+        """Assigned something other than a number."""
         self.numbers: set[str] = set()
-        """Given a number by this line, before the place that is being read."""
+        """Assigned a number by this line, before the position being read."""
         self.computed: set[str] = set()
-        """Given a number by arithmetic."""
+        """Assigned a number by arithmetic."""
         self.assigned: set[str] = set()
 
     def assign(self, name: str, value: Word, *, appends: bool = False) -> None:
@@ -112,7 +112,7 @@ class Variables:
 
 
 class WordReader:
-    """Reads the words of one text. What stands inside them (substitutions) is handed on, what is unclear is told."""
+    """Reads the words of one script. Substitutions are passed to `inside`, unclear forms are reported to `tell`."""
 
     def __init__(
         self, source: bytes, variables: Variables, *, tell: Callable[[str], None], inside: Callable[[Node], None]
@@ -156,7 +156,7 @@ class WordReader:
         return self._unclear(f"a word that is a {kind.replace('_', ' ')}")
 
     def literal(self, node: Node, *, start: int, end: int) -> list[str | Word]:
-        """Text in which only `$` and backticks are special (a string, a here-document), in pieces."""
+        """Reads text in which only `$` and backticks are special (a string, a here-document), in pieces."""
         pieces: list[str | Word] = []
         at = start
         for child in node.named_children:
@@ -164,7 +164,7 @@ class WordReader:
                 continue
             begin = child.start_byte
             while self._source[begin : begin + 1] in (b" ", b"\t", b"\n"):
-                begin += 1  # the backtick of a substitution swallows the blanks before it
+                begin += 1  # the backtick of a substitution includes the blanks before it
             pieces.append(self._dead(self._source[at:begin].decode()))
             if child.type in ("simple_expansion", "expansion", "arithmetic_expansion"):
                 pieces.append(self._expansion(child, quoted=True))
@@ -178,7 +178,7 @@ class WordReader:
         return pieces
 
     def _substituted(self, node: Node) -> None:
-        """A command substitution, or what the grammar takes for one: in a here-document that is arithmetic, too."""
+        """Reads a command substitution; in a here-document the grammar also takes arithmetic for one."""
         text = self.text_of(node).strip()
         if text.startswith("$((") and text.endswith("))"):
             self.arithmetic(text[3:-2])
@@ -187,7 +187,7 @@ class WordReader:
         self._inside(node)
 
     def arithmetic(self, text: str) -> None:
-        """`text` is evaluated as arithmetic; anything but numbers, names and operators is unclear."""
+        """Checks `text` that is evaluated as arithmetic; anything but numbers, names and operators is unclear."""
         if not _ARITHMETIC.match(text) or not _balanced(text):
             self._tell("arithmetic that may run what its values say")
             return
@@ -294,7 +294,7 @@ class WordReader:
                 else:
                     self._tell("an expansion that may run what its value says")
             elif kind in ("raw_string", "ansi_c_string"):
-                # Inside double quotes these quotes are plain text, and what they seem to hide is live.
+                # Inside double quotes these quotes are plain text, so what they seem to quote is expanded.
                 if "$" in self.text_of(child) or "`" in self.text_of(child):
                     self._tell("quotes inside an expansion")
             elif kind in ("regex", "word", "number", "extglob_pattern"):
@@ -308,7 +308,7 @@ class WordReader:
             self._tell("an expansion that may run what its value says")
 
     def subscript(self, node: Node) -> None:
-        """An index is arithmetic, unless it is `@`, `*` or a number."""
+        """Checks an index, which is arithmetic unless it is `@`, `*` or a number."""
         text = self.text_of(node)
         index = text[text.find("[") + 1 : -1]
         if index not in ("@", "*") and not _NUMBER.match(index):
@@ -316,7 +316,7 @@ class WordReader:
 
 
 def _assemble(pieces: Iterable[str | Word]) -> Word:
-    """One word out of its pieces; each unknown piece ends what is known of the lead and begins the tail anew."""
+    """Joins pieces into one word; an unknown piece ends the known beginning and restarts the known end."""
     lead, tail, whole, splits = "", "", True, False
     for piece in pieces:
         if isinstance(piece, str):
@@ -341,7 +341,7 @@ def _braces(text: str) -> Word:
 
 
 def _choices(text: str) -> tuple[str, ...]:
-    """What braces become where they are plain: no quotes, no ranges, none inside another."""
+    """Returns the words that plain braces expand to: no quotes, no ranges, no nesting."""
     found = [""]
     for fixed, inner in re.findall(r"([^{}]*)(?:\{([^{}]*)\})?", text):
         options = inner.split(",") if inner else [""]
@@ -375,7 +375,7 @@ def _decode_ansi_c(text: str) -> str | None:
 
 
 def _balanced(text: str) -> bool:
-    """Bash reads `$((a) | (b))` as commands: a parenthesis that closes too much makes it no arithmetic."""
+    """Whether parentheses are balanced: bash reads `$((a) | (b))` as commands, not as arithmetic."""
     depth = 0
     for char in text:
         depth += (char == "(") - (char == ")")

@@ -1,1 +1,1 @@
-"""Many commands below one guardian: a server inside the sandbox with a worker for each command that runs."""
+"""Runs many commands under one guardian: a server inside the sandbox with one worker for each running command."""

@@ -1,4 +1,4 @@
-"""Messages with descriptors, to a pool and to each of its workers; what a worker is doing."""
+"""Messages with file descriptors to a pool and to each of its workers, and the state of each worker."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from leadrope.process.command_pool.command import Ended, PoolCommand
 from leadrope.process.command_pool.failures import not_started
 
 FULL_S = 0.005
-"""Until a message is sent again for which the kernel had no room."""
+"""Delay before a message is sent again after the kernel had no room for it."""
 
 
 class Channel:
-    """Sends in order. What can no longer be sent is dropped: whoever reads from the other end hears of its end."""
+    """Sends messages in order.
+
+    Messages that can no longer be sent are dropped: the reader of the channel sees its end.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
         self._loop = loop
@@ -33,7 +36,7 @@ class Channel:
         handles: Callable[[], tuple[int, ...]] = tuple,
         on_sent: Callable[[], None] = lambda: None,
     ) -> None:
-        """`handles` is asked when it is sent; `on_sent` also when it never will be."""
+        """`handles` is called at the time of sending; `on_sent` is called even if the message can never be sent."""
         self._unsent.append((words, handles, on_sent))
         if len(self._unsent) == 1:
             self._flush()
@@ -52,7 +55,7 @@ class Channel:
         try:
             self._sock.sendmsg([words], parts)
         except OSError as error:
-            # Not only a full socket: the kernel also bounds the descriptors that are on their way.
+            # Not only a full socket: the kernel also limits the number of descriptors in flight.
             if isinstance(error, BlockingIOError) or error.errno == errno.ETOOMANYREFS:
                 return False
             self.is_broken = True
@@ -65,7 +68,7 @@ class Channel:
 
 
 def received(sock: socket.socket) -> bytes | None:
-    """A message; empty at the end, None when there is none yet."""
+    """Returns a message; empty at the end of the channel, None if there is none yet."""
     try:
         return sock.recv(256)
     except BlockingIOError:
@@ -75,7 +78,7 @@ def received(sock: socket.socket) -> bytes | None:
 
 
 class WorkerChannel:
-    """A process in the pool that runs one command after the other."""
+    """The supervisor's view of a worker process, which runs one command after another."""
 
     def __init__(
         self,
@@ -86,7 +89,7 @@ class WorkerChannel:
         knows_code: bool,
         on_rest: Callable[[WorkerChannel, Ended | Exception], None],
     ) -> None:
-        """`on_rest`: its command has ended, and it can take another."""
+        """`on_rest` is called when the command has ended and the worker can take another."""
         self._loop = loop
         self._sock = sock
         self._channel = Channel(loop, sock)
@@ -98,10 +101,10 @@ class WorkerChannel:
         loop.add_reader(sock.fileno(), self._receive)
 
     def take(self, command: PoolCommand) -> bool:
-        """False if it is gone already."""
+        """Sends the command to the worker; False if the worker is gone."""
 
         def handles() -> tuple[int, ...]:
-            """Closed while it waited to be sent, it has none; the worker then says that it failed."""
+            """Returns none for a command that was closed while it waited; the worker then reports a failure."""
             return () if command.is_closed else command.handles
 
         def on_sent() -> None:
@@ -115,12 +118,12 @@ class WorkerChannel:
         return True
 
     def say_stop(self, on_sent: Callable[[], None]) -> None:
-        """The word alone: a worker looks for one when it gets a signal."""
+        """Sends only the message; the worker reads it when it gets a signal."""
         if self.command is not None:
             self._channel.send(b"STOP " + self.command.name.encode(), on_sent=on_sent)
 
     def lose(self, error: Exception) -> None:
-        """It has ended. What it said last counts."""
+        """Marks the worker as ended. A report that it sent before still counts."""
         while self.command is not None and self._receive():
             pass
         if self.command is not None:
@@ -137,14 +140,14 @@ class WorkerChannel:
             self._loop.remove_reader(self._sock.fileno())
 
     def _receive(self) -> bool:
-        """Whether there was a message."""
+        """Reads one message; returns whether there was one."""
         data = received(self._sock) if self._is_heard else None
         if data is None:
             return False
-        if not data:  # how it came to its end is the pool's to tell
+        if not data:  # the pool reports how the worker ended
             self._hang_up()
             return False
-        # A command of the same user could have had a hand in it: what makes no sense is taken for nothing.
+        # A command of the same user could have tampered with it: ignore what cannot be parsed.
         words = data.decode(errors="replace").split()
         command = self.command
         if command is None or words[1:2] != [command.name]:

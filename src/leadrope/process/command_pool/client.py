@@ -1,7 +1,7 @@
-"""The supervisor's side of a pool: commands in, output and exit codes out; knows no rule and no sandbox.
+"""The supervisor's side of a pool: sends commands, and receives their output and exit codes.
 
-door = Door(folder)                          # before the pool is started, so that the sandbox can show it
-pool = await door.open(child)                # the child is `python server.py folder`
+listener = PoolListener(folder)              # before the pool starts, so that the sandbox can show it
+pool = await listener.open(child)            # the child is `python server.py folder`
 async with pool.places:
     done = await pool.run({"argv": ["git", "status"], "cwd": "/ws", "env": {"PATH": "/usr/bin"}})
 """
@@ -31,24 +31,26 @@ from leadrope.process.command_pool.failures import CommandLost, PoolGone, not_st
 from leadrope.process.process_tree import START_S, is_of
 
 MOST_AT_ONCE = 128
-"""More commands wait, where a process may have the usual 1024 descriptors; fewer run where it may have less."""
+"""Further commands wait, assuming the usual limit of 1024 descriptors per process; fewer run where it is lower."""
 UNHEARD_S = worker.STOP_S + 2 * guardian.SWEEP_S + 5.0
 """A worker that was told to stop its command has answered by then, whatever the command does."""
 DESCRIPTORS = 7
-"""That a command holds on our side: both ends of two pipes, one end of its input, its script or answer, its worker."""
+"""Descriptors that a command holds on our side: both ends of two pipes, one end of its input, its script or answer, its
+worker."""
 OTHER_DESCRIPTORS = 100
 MOST_IDLE = 16
-"""Workers that are kept for commands to come: a batch that runs more at once forks one for each of the others."""
+"""Idle workers kept for later commands: a batch that runs more at once forks one for each of the others."""
 
 
 def install_scripts(folder: Path) -> Path:
-    """Puts the script of a pool, and what it is made of, into a folder that its sandbox shows; gives the script.
+    """Copies the pool's script and its modules into a folder that the sandbox shows; returns the path of the script.
 
-    Compiled where that is possible: it starts faster. A copy, since the sandbox may hide the installation.
+    Compiled files are used where possible, since they start faster. They are copied because the sandbox may hide the
+    installation.
     """
     for module in (guardian, worker, pool):
         source, compiled = str(module.__file__), module.__spec__.cached if module.__spec__ else None
-        # Where nothing compiled is written, an old one may lie.
+        # Where bytecode is not written, an outdated compiled file may be left.
         source = compiled if compiled and is_of(compiled, source) else source
         shutil.copyfile(source, folder / (module.__name__.rpartition(".")[2] + Path(source).suffix))
     shutil.copyfile(Path(__file__).with_name("code_runner.py"), folder / "code_runner.py")
@@ -57,24 +59,24 @@ def install_scripts(folder: Path) -> Path:
 
 
 class PoolListener:
-    """The socket at which one pool may knock, once."""
+    """The socket on which one pool connects, once."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / pool.SOCKET
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._listener.setblocking(False)
-        # Through a handle of the folder: the name of a socket has room for 107 bytes.
+        # Opened through a descriptor of the folder: the path of a Unix socket is limited to 107 bytes.
         handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         try:
             self._listener.bind(f"/proc/self/fd/{handle}/{pool.SOCKET}")
         finally:
             os.close(handle)
-        # Its folder admits nobody but the user that the pool runs as, who need not be the user of this process.
+        # The folder is accessible only to the user that the pool runs as, who may differ from the user of this process.
         self._path.chmod(0o666)
         self._listener.listen(1)
 
     async def open(self, child: Child) -> CommandPool:
-        """The pool that `child` has become; SpawnFailed if it does not come."""
+        """Waits for the pool started as `child` to connect; raises SpawnFailed if it does not."""
         loop = asyncio.get_running_loop()
         knocking = asyncio.ensure_future(self._accept(loop, child.pid))
         leaving = asyncio.ensure_future(child.wait())
@@ -106,12 +108,13 @@ class PoolListener:
 
 
 WAITS = 'read -r __script; exec </dev/null; IFS= read -rd "" -u 3 __script; exec 3<&-; eval "unset __script;$__script"'
-"""What a shell does that is started before its script is known: it waits for the end of its input, and then reads the
-script from a file in memory. To the script it looks like `bash -c`; only the last program of it is not exec'd."""
+"""What a shell runs that is started before its script is known: it waits for the end of its input, then reads the
+script from a memory file. The script sees the same environment as under `bash -c`, except that its last program is not
+exec'd."""
 
 
 class SpareShell:
-    """A shell that has started and waits for its script: a millisecond that the next command does not take."""
+    """A shell that has already started and waits for its script, which saves the next command a millisecond."""
 
     def __init__(self, pool: CommandPool, command: PoolCommand) -> None:
         self._pool = pool
@@ -119,13 +122,17 @@ class SpareShell:
 
     @property
     def is_good(self) -> bool:
-        """As far as is known nobody has killed it, and its pool is open."""
+        """Whether the shell can still be used: as far as is known it is alive, and its pool is open."""
         return not self._pool.is_lost and not self._command.has_ended
 
     async def run(
         self, script: str, *, timeout_s: float | None, limit_bytes: int, on_output: OnOutput | None
     ) -> Finished | None:
-        """None: it was killed while it waited. Nothing of the script has run, another shell may run it."""
+        """Runs a script in this shell.
+
+        Returns None if the shell was killed while it waited: no part of the script has run, so another shell may run
+        it.
+        """
         command = self._command
         command.begin(script, limit_bytes, on_output)
         try:
@@ -137,12 +144,12 @@ class SpareShell:
         return done if command.was_read or done.timed_out else None
 
     def drop(self) -> None:
-        """Not wanted any more; the end of its input without a script is its end."""
+        """Discards the shell, which exits when its input ends without a script."""
         self._command.drop()
 
 
 class CommandPool:
-    """Runs any number of commands at once. A command that stalls holds up nobody else."""
+    """Runs any number of commands at once; a command that stalls does not delay the others."""
 
     def __init__(self, sock: socket.socket, child: Child) -> None:
         self._loop = asyncio.get_running_loop()
@@ -151,7 +158,7 @@ class CommandPool:
         self._child = child
         self._names = itertools.count(1)
         self.places = asyncio.Semaphore(_most_at_once())
-        """One for each command that runs, also in a spare shell."""
+        """One slot for each running command, including those in spare shells."""
         self._workers: dict[str, WorkerChannel] = {}
         self._idle: list[WorkerChannel] = []
         self._knows_code = False
@@ -168,16 +175,16 @@ class CommandPool:
         limit_bytes: int = LIMIT_BYTES,
         on_output: OnOutput | None = None,
     ) -> Finished:
-        """Runs one command to the end of everything it started, also when it is timed out or this task cancelled.
+        """Runs one command and waits for everything that it started, also on a timeout or when this task is cancelled.
 
-        Whoever calls it has one of the `places`. `body` has `argv` (behind it a `script` of any length, or a `letter`
-        for code_runner) or `code`, and `cwd` and `env`, whole.
+        The caller must hold one of the `places`. `body` has `argv` (optionally with a `script` of any length, or a
+        `letter` for code_runner) or `code`, and the complete `cwd` and `env`.
         """
         command = self._begin(body, stdin=stdin, limit_bytes=limit_bytes, on_output=on_output)
         return await self.follow(command, timeout_s)
 
     def spare(self, body: Mapping[str, Any]) -> SpareShell:
-        """A shell (`argv`) in that `cwd` with that `env`, which waits for its script."""
+        """Starts a shell (`argv`) in that `cwd` with that `env`; it waits for its script."""
         return SpareShell(self, self._begin({**body, "argv": [*body["argv"], "-c", WAITS], "waits": True}))
 
     async def follow(self, command: PoolCommand, timeout_s: float | None) -> Finished:
@@ -205,7 +212,7 @@ class CommandPool:
             command.close()
 
     async def close(self) -> None:
-        """Ends the pool with all that still runs in it, and returns when nothing is left."""
+        """Ends the pool with all commands that are still running; returns when nothing is left."""
         self._lose()
         if self._ending is not None:
             await asyncio.wait((self._ending,))
@@ -223,7 +230,7 @@ class CommandPool:
                     if self._channel.is_broken:
                         self._lose()
                         raise PoolGone("the process that runs commands has ended")
-                    # Somebody has killed that worker; the pool will tell of it.
+                    # That worker was killed by somebody else; the pool will report it.
             except BaseException:
                 command.close()
                 raise
@@ -234,7 +241,7 @@ class CommandPool:
     def _worker_for(self, body: Mapping[str, Any]) -> WorkerChannel:
         if "code" in body and not self._knows_code:
             self._knows_code = True
-            while self._idle:  # forked before, they know nothing of it
+            while self._idle:  # forked before the pool loaded the modules for code
                 self._let_go(self._idle.pop())
         return self._idle.pop() if self._idle else self._open_worker()
 
@@ -249,7 +256,10 @@ class CommandPool:
         return worker
 
     def _rests(self, worker: WorkerChannel, ended: Ended | Exception) -> None:
-        """Its command has ended. What could not be killed would be counted with its next one's."""
+        """Keeps or closes a worker whose command has ended.
+
+        A worker with survivors is not reused: they would be counted with its next command.
+        """
         is_clean = isinstance(ended, Exception) or not ended.survivors
         if is_clean and len(self._idle) < MOST_IDLE and worker.knows_code == self._knows_code:
             self._idle.append(worker)
@@ -257,12 +267,12 @@ class CommandPool:
             self._let_go(worker)
 
     def _let_go(self, worker: WorkerChannel) -> None:
-        """The end of its channel is the end of a worker."""
+        """Closes the channel of a worker, which ends it."""
         self._workers.pop(worker.number, None)
         worker.close()
 
     def _stop(self, command: PoolCommand) -> None:
-        """The word says whom it is for, and a signal that it is there, which is the pool's to send."""
+        """Stops a command: the message names it, and the pool sends the signal that tells the worker to read it."""
         worker = next((worker for worker in self._workers.values() if worker.command is command), None)
         if worker is not None:
             order = f"STOP {worker.number}".encode()
@@ -270,7 +280,7 @@ class CommandPool:
             self._loop.call_later(UNHEARD_S, self._if_unheard, command)
 
     def _if_unheard(self, command: PoolCommand) -> None:
-        """A command has stopped the pool itself (kill -STOP), or it hangs: then all that is in it is ended."""
+        """Ends the whole pool if it does not answer: a command has stopped it (kill -STOP), or it hangs."""
         if not command.has_ended and not self.is_lost:
             self._lose()
             self._ending = self._loop.create_task(self._child.end(stop_s=0), name="a pool that does not answer")
@@ -278,15 +288,15 @@ class CommandPool:
     # -- the pool ------------------------------------------------------------------------------------------------------
 
     def catch_up(self) -> None:
-        """Reads what the pool has sent and the loop has not delivered yet, its end above all.
+        """Reads what the pool has sent and the event loop has not delivered yet, above all the end of the pool.
 
-        A shell of a pool that is dying may still read a script, and then nobody could say whether it ran.
+        A shell of a dying pool may still read a script, and then nobody could tell whether it ran.
         """
         while not self.is_lost and self._receive():
             pass
 
     def _receive(self) -> bool:
-        """Whether there was a message."""
+        """Reads one message; returns whether there was one."""
         data = received(self._sock)
         if data is None:
             return False

@@ -1,10 +1,10 @@
-"""Runs a piece of Python with its inputs and writes down what it gave; a script of the standard library alone.
+"""Runs a piece of Python code with its inputs and writes its result; a script that needs only the standard library.
 
-Forked from the pool (`prepare` once, then `run` in each fork), or started by another Python, which may be an older one:
-`python -I code_runner.py ANSWER LETTER LIMIT`, two descriptors and a number.
+Forked from the pool (`prepare` once, then `run` in each fork), or started by another, possibly older Python: `python -I
+code_runner.py ANSWER LETTER LIMIT`, two descriptors and a number.
 
 The letter is {"source": text, "inputs": values by name}, the answer {"value": ...} or {"error": {"kind", "message",
-"detail"}}. Code that sets the variable `next` has its value in the answer too.
+"detail"}}. If the code sets the variable `next`, the answer also has its value.
 """
 
 import ast
@@ -38,7 +38,7 @@ class Refused(Exception):
 
 
 def prepare() -> None:
-    """What each piece of code needs, loaded once before the forks: the packages' folders, and the words for errors."""
+    """Loads once, before the forks, what all code needs: site-packages and the modules that format errors."""
     import linecache  # noqa: F401, PLC0415
     import site  # noqa: PLC0415
     import traceback  # noqa: F401, PLC0415
@@ -49,12 +49,12 @@ def prepare() -> None:
 _again: "tuple[str, tuple[str, ...]] | None" = None
 _read: "dict[tuple[str, tuple[str, ...]], CodeProgram]" = {}
 _LONGEST_READ = 16 * 1024
-"""Longer code is read by the fork alone: while a worker reads, it hears no word to stop."""
+"""Longer code is compiled in the fork only: while a worker compiles, it does not read stop messages."""
 
 
 def read_again(letter: "dict[str, Any]") -> bool:
-    """Before a fork: code that comes a second time is read here, for this fork and all that follow; True then."""
-    global _again  # of this process, which runs one piece of code after the other
+    """Compiles code seen for the second time, for the next fork and all later ones; returns whether it did."""
+    global _again  # of this process, which runs one piece of code after another
     key = _key(letter)
     if key in _read or len(key[0]) > _LONGEST_READ:
         return False
@@ -65,11 +65,11 @@ def read_again(letter: "dict[str, Any]") -> bool:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # each fork writes them to its own stderr
+            warnings.simplefilter("error")  # each fork writes the warnings to its own stderr
             program = CodeProgram(*key)
-    except Exception:  # noqa: BLE001  # each fork meets it too, and tells it
+    except Exception:  # noqa: BLE001  # each fork meets the same error and reports it
         return False
-    if program.error:  # the same, and it may be a warning
+    if program.error:  # as above; it may also be a warning
         return False
     _read.clear()
     _read[key] = program
@@ -93,7 +93,7 @@ def run(letter: "dict[str, Any]", *, answer: int, limit: int) -> None:
 
 
 class CodeProgram:
-    """Code that was read, for inputs of these names."""
+    """Compiled code for inputs with these names."""
 
     def __init__(self, source: str, names: "tuple[str, ...]") -> None:
         try:
@@ -108,7 +108,7 @@ class CodeProgram:
         self.returns = _returns(tree)
         self.code: Any = None
         self.error = ""
-        """Told after what is wrong with the inputs."""
+        """Reported after errors of the inputs."""
         try:
             if self.returns:
                 tree = _as_function(tree, names, chooses=self.chooses)
@@ -141,7 +141,7 @@ def answer_of(letter: "dict[str, Any]") -> "dict[str, Any]":
         raise Refused("code_failed", f"it is not Python: {_syntax(error)}") from None
     except SystemExit as error:
         raise Refused("code_failed", f"the code left with exit({error.code!r}); set `result` instead") from None
-    except BaseException as error:  # noqa: BLE001  # whatever it is, it is what the code has come to
+    except BaseException as error:  # noqa: BLE001  # whatever was raised is the result of the code
         raise Refused("code_failed", *_raised(error)) from None
     declared = program.declared
     if "result" in declared and not fits(value, declared["result"]):
@@ -156,7 +156,7 @@ def answer_of(letter: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def declarations(tree: ast.Module) -> "dict[str, ast.expr]":
-    """`name: type` at the top level, with a value or without."""
+    """Returns the declarations `name: type` at the top level, with or without a value."""
     found: dict[str, ast.expr] = {}
     for statement in tree.body:
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
@@ -179,7 +179,7 @@ def checked(program: CodeProgram, inputs: "dict[str, Any]") -> "dict[str, Any]":
 
 
 def _is_set(tree: ast.Module, name: str) -> bool:
-    """Some statement gives it a value; a declaration alone does not."""
+    """Whether some statement assigns a value to the name; a declaration alone does not."""
     bare = {id(node.target) for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and node.value is None}
     for node in ast.walk(tree):
         if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) and id(node) not in bare:
@@ -192,7 +192,7 @@ def _is_set(tree: ast.Module, name: str) -> bool:
 
 
 def _as_declared(value: "Any", annotation: ast.expr) -> "Any":
-    """A text that is JSON becomes what it says where a list or dict is declared, as it does in templates."""
+    """Parses a JSON text where a list or dict is declared, as templates do."""
     if not isinstance(value, str) or fits(value, annotation) or value.lstrip()[:1] not in ("{", "["):
         return value
     try:
@@ -203,7 +203,7 @@ def _as_declared(value: "Any", annotation: ast.expr) -> "Any":
 
 
 def fits(value: "Any", annotation: ast.expr) -> bool:
-    """By the outer type; a type that is not known here fits all."""
+    """Whether the value has the outer type of the annotation; unknown types accept everything."""
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
         return fits(value, annotation.left) or fits(value, annotation.right)
     if isinstance(annotation, ast.Constant):
@@ -220,7 +220,7 @@ def fits(value: "Any", annotation: ast.expr) -> bool:
 
 
 def _fits_text(value: "Any", text: "Any") -> bool:
-    """An annotation in quotes."""
+    """Like `fits`, for an annotation in quotes."""
     try:
         return not isinstance(text, str) or fits(value, ast.parse(text, mode="eval").body)
     except SyntaxError:
@@ -235,7 +235,7 @@ def _is_a(value: "Any", name: str) -> bool:
     wanted = _TYPES.get(name)
     if wanted is None:
         return True
-    if isinstance(value, bool):  # which Python takes for an int
+    if isinstance(value, bool):  # a bool is an int in Python
         return name == "bool"
     return isinstance(value, wanted)
 
@@ -251,7 +251,7 @@ def _main_module(given: "dict[str, Any]") -> "dict[str, Any]":
     module = type(sys)("__main__")
     sys.modules["__main__"] = module
     sys.argv = [NAME]
-    # Behind the packages: a file of the workspace must not stand in for one of them.
+    # After the packages: a file of the workspace must not shadow one of them.
     if os.getcwd() not in sys.path:  # noqa: PTH109
         sys.path.append(os.getcwd())  # noqa: PTH109
     namespace: dict[str, Any] = module.__dict__
@@ -263,7 +263,7 @@ _TYPE_NAMES = {"Any", "Optional", "typing"}
 
 
 def _give_types(used: "set[str]", namespace: "dict[str, Any]") -> None:
-    """The words for types that most code writes without importing them."""
+    """Adds the names from `typing` that most code uses without importing them."""
     if used:
         import typing  # noqa: PLC0415  # few need it
 
@@ -272,7 +272,7 @@ def _give_types(used: "set[str]", namespace: "dict[str, Any]") -> None:
 
 
 def own_nodes(tree: ast.Module) -> "list[ast.AST]":
-    """All of the code but what is inside of its functions, classes and comprehensions."""
+    """Returns all nodes of the code except those inside of functions, classes and comprehensions."""
     found: list[ast.AST] = []
     todo: list[ast.AST] = list(tree.body)
     while todo:
@@ -290,7 +290,7 @@ _SCOPES = (
 
 
 def stores(tree: ast.Module, name: str) -> bool:
-    """Whether the code itself sets this variable; a declaration alone does not."""
+    """Whether the code itself assigns this variable; a declaration alone does not."""
     nodes = own_nodes(tree)
     bare = {id(node.target) for node in nodes if isinstance(node, ast.AnnAssign) and node.value is None}
     return any(
@@ -300,14 +300,14 @@ def stores(tree: ast.Module, name: str) -> bool:
 
 
 def _returns(tree: ast.Module) -> bool:
-    """A `return` that belongs to no function of its own."""
+    """Whether the code has a `return` outside of its own functions."""
     return any(isinstance(node, ast.Return) for node in own_nodes(tree))
 
 
 def _as_function(tree: ast.Module, names: "tuple[str, ...]", *, chooses: bool) -> ast.Module:
-    """The statements as the body of a function `code`; without a `return` on its way it gives `result`, if that is set.
+    """Wraps the statements in a function `code`, which returns `result`, if that is set, where no `return` is reached.
 
-    What it returns comes first; the value of `next`, where it has set that, second.
+    An explicit `return` gives a tuple: the value returned, then the value of `next` if the code has set it.
     """
     shell = ast.parse("def code(): pass", NAME)
     function = shell.body[0]
@@ -332,7 +332,7 @@ def _remember_lines(lines: "list[str]") -> None:
 
 
 def _raised(error: BaseException) -> "tuple[str, str]":
-    """The error in one line with its place in the code, and its traceback from the code on."""
+    """Returns the error in one line with its position in the code, and its traceback starting at the code."""
     import traceback  # noqa: PLC0415
 
     trace, line = error.__traceback__, 0
@@ -354,7 +354,7 @@ def _syntax(error: Exception) -> str:
 
 
 def finish() -> None:
-    """What a Python does at its end: threads that are waited for, functions at exit, what is still to be written."""
+    """Does what Python does at exit: waits for threads, runs exit functions and flushes output."""
     if "threading" in sys.modules:
         import threading  # noqa: PLC0415
 
@@ -368,7 +368,7 @@ def finish() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except (OSError, ValueError, AttributeError):  # closed by the code, or with nobody to read it
+        except (OSError, ValueError, AttributeError):  # closed by the code, or nobody reads it
             continue
 
 
@@ -391,7 +391,7 @@ def as_json(told: "dict[str, Any]", limit: int) -> bytes:
 
 
 def _unfit(value: "Any", path: str, above: "set[int]") -> str:
-    """Which part of a value JSON does not know."""
+    """Returns the path of the part of a value that JSON cannot represent."""
     if id(value) in above or len(above) > 200:
         return f"{path} holds itself, or is too deep for JSON"
     inner = {*above, id(value)}

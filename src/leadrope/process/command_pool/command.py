@@ -1,4 +1,4 @@
-"""One command of a pool on the supervisor's side: its pipes, what came out of them, and how it ended."""
+"""One command of a pool on the supervisor's side: its pipes, its output and how it ended."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ LIMIT_BYTES = 10 * 1024 * 1024
 _CHUNK = 256 * 1024
 _QUIET_ROUNDS = 10
 _LISTEN_S = 0.005
-"""A command that has ended by then is read once, at its end: watching its pipes costs more than that."""
+"""A command that ends within this time is read once, at its end: watching its pipes costs more than that."""
 _MOST_LEFT = 1024 * 1024
-"""In a pipe; more is allowed to nobody as a rule."""
+"""In a pipe; larger ones are normally not allowed."""
 _HEAD_BYTES = 64
 
 OnOutput = Callable[[str, bytes], None]
-"""`stdout` or `stderr`, and what came. Only what is kept: nothing beyond the limit."""
+"""Called with `stdout` or `stderr` and the data, only for data that is kept: nothing beyond the limit."""
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
-    """A command that has ended, and everything that it started with it."""
+    """The result of a command that has ended, including everything that it started."""
 
     exit_code: int
-    """-n when signal n ended it."""
+    """-n if signal n ended it."""
     stdout: bytes = b""
     stderr: bytes = b""
     timed_out: bool = False
     truncated: bool = False
-    """More was said than the limit; the rest was read and dropped."""
+    """The output exceeded the limit; the rest was read and dropped."""
     leftovers: int = 0
-    """Processes that were alive when the command had ended, and are not any more."""
+    """Processes that were still alive after the command had ended and were killed."""
     survivors: int = 0
-    """What could not be killed: in uninterruptible sleep, or of another user."""
+    """Processes that could not be killed: in uninterruptible sleep, or owned by another user."""
     answer: bytes = b""
-    """What code has given, in the words of code_runner."""
+    """The answer of code, in the format of code_runner."""
     has_traces: bool = False
-    """While it ran, files appeared in the folders that vanish with the box."""
+    """While it ran, files appeared in the folders that are discarded with the sandbox."""
     lost: tuple[str, ...] = ()
-    """Files that it wrote there, as far as somebody would miss them."""
+    """Files that it wrote there and that somebody might miss."""
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -59,9 +59,11 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class PoolCommand:
-    """Its worker gets one end of each pipe, and we keep both ends of what it writes: that a command closes its
-    output, as each does when it ends, is nothing to wake up for. Our end is closed when all has ended, and the rest
-    read.
+    """A command, its pipes and its result.
+
+    The worker gets one end of each pipe, and we keep both ends of the output pipes: a command that closes its output,
+    as each does when it ends, need not wake us up. Our write end is closed when the whole command has ended, and the
+    rest is read.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class PoolCommand:
         limit_bytes: int = LIMIT_BYTES,
         on_output: OnOutput | None = None,
     ) -> None:
-        """`body`: with `waits` it is a shell whose script comes later, in `begin`."""
+        """With `waits` in `body` it is a shell whose script is passed later, to `begin`."""
         self._loop = asyncio.get_running_loop()
         self.name = name
         self._limit = limit_bytes
@@ -87,18 +89,19 @@ class PoolCommand:
         self._stdin = memoryview(stdin)
         self._stdin_end = -1
         self._is_fed = False
-        """It is written to whenever there is room."""
+        """Whether its stdin is watched for room to write."""
         self._answer = -1
         self._has_answer = "code" in body or "letter" in body
         self._only_sent: list[int] = []
-        """The worker's alone, once it has them."""
+        """Descriptors that only the worker needs; closed here once it has them."""
         self._write_ends: list[int] = []
         self._clock: asyncio.TimerHandle | None = None
         self._is_heard = False
         self._is_dropped = False
         self.is_closed = False
         self.was_read = False
-        """For one that waits: it has begun to read its script. (The place in a file is shared by all who have it.)"""
+        """For a waiting shell: it has begun to read its script. (A file offset is shared by all holders of the
+        file.)"""
         with contextlib.ExitStack() as undo:
             undo.callback(self.close)
             self.words, self.handles = self._made(body, waits="waits" in body)
@@ -110,7 +113,7 @@ class PoolCommand:
             self._write()
 
     def _made(self, body: Mapping[str, Any], *, waits: bool) -> tuple[bytes, tuple[int, ...]]:
-        """The message to the worker with its descriptors."""
+        """Returns the message to the worker and its descriptors."""
         if self._stdin or waits:
             stdin, self._stdin_end = os.pipe()
         else:
@@ -133,7 +136,7 @@ class PoolCommand:
         return b"FILE " + self.name.encode(), (*handles, letter)
 
     def sent(self) -> None:
-        """The worker has its descriptors."""
+        """Called when the worker has its descriptors."""
         while self._only_sent:
             os.close(self._only_sent.pop())
 
@@ -144,7 +147,7 @@ class PoolCommand:
         return self._result is not None
 
     def end(self, result: Ended | Exception) -> None:
-        """The first word counts."""
+        """Records the result; the first one counts."""
         if self._result is None:
             self._result = result
             if self._waiter is not None and not self._waiter.done():
@@ -153,20 +156,20 @@ class PoolCommand:
                 self.close()
 
     def drop(self) -> None:
-        """Nobody wants to know any more. For one that waits the end of its input, without a script, is its end."""
+        """Discards the command: nobody needs its result. A waiting shell exits when its input ends without a script."""
         self._is_dropped = True
         self._close_stdin()
         if self.has_ended:
             self.close()
 
     async def until_ended(self) -> None:
-        """A cancellation ends the waiting alone."""
+        """Waits for the end of the command; cancelling this only ends the waiting."""
         while self._result is None:
             self._waiter = self._loop.create_future()
             await self._waiter
 
     async def finished(self, *, timed_out: bool) -> Finished:
-        """What it came to; raises why it came to nothing."""
+        """Returns the result, or raises the reason why there is none."""
         if not isinstance(self._result, Ended):
             assert self._result is not None  # noqa: S101  # it has ended
             raise self._result
@@ -185,8 +188,10 @@ class PoolCommand:
         )
 
     async def _drained(self) -> None:
-        """The tree is gone, so its pipes end at once. Somebody outside who was handed one may keep it open: this long
-        without a byte and we let go of it.
+        """Waits until the pipes have ended, which is immediate once the tree is gone.
+
+        A process outside of the tree that was handed a pipe may keep it open: after this long without a byte we close
+        it.
         """
         self._close_write_ends()
         for stream, handle in list(self._open.items()):
@@ -218,7 +223,7 @@ class PoolCommand:
     # -- its pipes ----------------------------------------------------------------------------------------------------
 
     def begin(self, script: str, limit_bytes: int, on_output: OnOutput | None) -> None:
-        """For one that waits: its script, and with the end of its input the sign to begin."""
+        """Gives a waiting shell its script; the end of its input is the signal to begin."""
         self._limit = limit_bytes
         self._on_output = on_output
         data = script.encode("utf-8", "surrogateescape")
@@ -229,7 +234,7 @@ class PoolCommand:
         self._listen_soon()
 
     def _write(self) -> None:
-        """What fits; the rest when there is room. A command that never reads is its own matter."""
+        """Writes what fits now, and the rest when there is room. A command that never reads is not an error."""
         try:
             while self._stdin:
                 self._stdin = self._stdin[os.write(self._stdin_end, self._stdin[:_CHUNK]) :]
@@ -237,7 +242,7 @@ class PoolCommand:
             self._is_fed = True
             self._loop.add_writer(self._stdin_end, self._write)
             return
-        except BrokenPipeError:  # it has closed its input, or has ended
+        except BrokenPipeError:  # the command has closed its input, or has ended
             pass
         self._close_stdin()
 
@@ -262,7 +267,7 @@ class PoolCommand:
                 self._loop.add_reader(handle, self._read, stream, handle)
 
     def _read(self, stream: str, handle: int) -> bool:
-        """Whether there was something to read."""
+        """Reads once; returns whether there was something to read."""
         try:
             data = os.read(handle, _CHUNK)
         except BlockingIOError:
@@ -290,7 +295,7 @@ class PoolCommand:
 
 
 def _in_memory(data: bytes) -> int:
-    """A file that no folder has: of any length, read from its start, and gone with its last descriptor."""
+    """Returns a memory file with this content, positioned at its start; closing its last descriptor frees it."""
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("leadrope", os.MFD_CLOEXEC)
     else:

@@ -1,4 +1,4 @@
-"""Why a command in a pool gave nothing, in sentences; starts and ends nothing."""
+"""Why a command in a pool failed, as messages for people."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from leadrope import errors
 
 
 class CommandLost(errors.LeadropeError):
-    """What ran the command was ended from outside, or by a command; whether it did its work is not known."""
+    """The process that ran the command was killed; whether the command completed is unknown."""
 
     kind = "command_lost"
 
 
 class PoolGone(CommandLost):
-    """The pool was lost before the command was sent to it: another one can take it."""
+    """The pool was lost before the command was sent to it: another one can run it."""
 
 
 class NotStarted(errors.LeadropeError):

@@ -1,7 +1,7 @@
-"""Scripts that are one program with its words: bash would only become that program, so it can be started without bash.
+"""Recognizes scripts that are a single program with its arguments, which can be started without bash.
 
-A shell takes twice the time of a small program. Only what bash would not change is read here: no expansion, no
-redirection, no operator, no comment, and no name that bash knows itself.
+A shell takes twice the time of a small program. Only scripts that bash would pass on unchanged are recognized: no
+expansion, redirection, operator or comment, and no name that bash itself defines.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _LISTED = """
     history if in jobs kill let local logout mapfile popd printf pushd pwd read readarray readonly return select set
     shift shopt source suspend test then time times trap true type typeset ulimit umask unalias unset until wait while
     """
-"""What `compgen -bk` lists, as far as a program could be called so."""
+"""What `compgen -bk` lists, except for names that no program can have."""
 _OWN_WORDS = frozenset(_LISTED.split())
 _OWN_VARIABLES = regex(
     r"BASH.*|SHELLOPTS|POSIXLY_CORRECT|(OLD)?PWD|SHLVL|_|E?UID|PPID|IFS|OPT(IND|ERR|ARG)|S?RANDOM|SECONDS|LINENO|GROUPS",
     re.DOTALL,
 )
-"""Variables that bash acts on, or does not hand on as they are."""
+"""Variables that bash acts on, or does not pass on unchanged."""
 
 
 def words_of(script: str) -> list[str] | None:
-    """The program and its words; None where bash is needed to read the script."""
+    """Returns the program and its arguments; None if bash is needed to read the script."""
     if (found := _SCRIPT.fullmatch(script)) is None:
         return None
     program = found[1]

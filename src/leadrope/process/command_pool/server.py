@@ -1,17 +1,17 @@
-"""The pool: a script that keeps workers, in each of which commands run one by one; knows nothing of leadrope.
+"""The pool: a script that forks workers, each of which runs one command after another; independent of leadrope.
 
 Run as `python -IS -Xutf8 server.py FOLDER`, in the sandbox and below the guardian of an agent. It connects to the
-socket in FOLDER. A worker is a fork of it with a channel of its own to the supervisor (see worker.py). It is the
-subreaper of its command: whatever calls setsid or forks twice comes back to it, and is ended and counted before the
-worker tells the end. What a worker holds that is killed itself comes to the pool. A command costs no start of a
-Python, and where a worker is idle not even a fork; the pool sleeps meanwhile.
+socket in FOLDER. A worker is a fork of it with its own channel to the supervisor (see worker.py). A worker is the
+subreaper of its command: processes that call setsid or fork twice are reparented to it, and are ended and counted
+before it reports the end. If a worker itself is killed, its processes are reparented to the pool. A command does not
+cost the start of a Python, and with an idle worker not even a fork; the pool sleeps meanwhile.
 
 From the supervisor, one message each:   WORKER|CODE worker + the worker's end of its channel · STOP worker
 To the supervisor, one message each:     LOST worker wait-status · FAILED worker errno
 
-What comes back may have passed through the hands of a command, and is plain text.
+A command may have tampered with what comes back, so it is plain text.
 
-Every import costs each fork, hence `_signal` and `_socket` in place of their comfortable wrappers.
+Every import costs memory in each fork, hence `_signal` and `_socket` instead of their wrappers.
 """
 
 import _signal as signal  # type: ignore[import-not-found]
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
 if __name__ == "__main__":
-    # Both lie beside this script, where `-I` does not look; a command's own code must not find them.
+    # Both modules lie beside this script, where `-I` does not look; a command's own code must not be able to import
+    # them.
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120  # pathlib is heavy
     import guardian  # type: ignore[import-not-found]
     import worker as workers  # type: ignore[import-not-found]
@@ -45,7 +46,7 @@ class PoolServer:
         self.me = os.getpid()
         self.sock = sock
         self.workers: dict[int, str] = {}
-        """The pid of a worker -> its number."""
+        """Worker numbers by pid."""
         self.pids: dict[str, int] = {}
         self.poll = select.poll()
         self.wake, self.wake_end = os.pipe()
@@ -55,7 +56,7 @@ class PoolServer:
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
 
     def serve(self) -> None:
-        """Until the supervisor closes its end. What still runs then is the guardian's to end."""
+        """Serves until the supervisor closes its end. The guardian ends what is still running then."""
         self.poll.register(self.wake, select.POLLIN)
         self.poll.register(self.sock.fileno(), select.POLLIN)
         while True:
@@ -72,7 +73,7 @@ class PoolServer:
             return False
         order, _, number = data.decode().partition(" ")
         if order == "STOP" and number in self.pids:
-            # Our child, and not yet reaped. A command may have stopped it: it would take no word.
+            # Our child, and not yet reaped. A command may have stopped it, and then it would not read a message.
             os.kill(self.pids[number], workers.STOP)
             os.kill(self.pids[number], signal.SIGCONT)
         elif order in ("WORKER", "CODE"):
@@ -106,12 +107,12 @@ class PoolServer:
             os.close(self.wake)
             os.close(self.wake_end)
             workers.live(_socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET, 0, channel), self.me)
-        except BaseException:  # noqa: BLE001  # a copy of the pool must never go on as the pool
+        except BaseException:  # noqa: BLE001  # a fork must never continue as the pool
             sys.__excepthook__(*sys.exc_info())
         os._exit(workers.BROKEN_WORKER)
 
     def learn_code(self) -> None:
-        """Once, and only where code is run: what all code needs is imported here and shared by every fork."""
+        """Imports what all code needs, shared by every fork; called once, and only if code is run."""
         if "code_runner" in sys.modules:
             return
         sys.path.insert(0, workers.beside(""))
@@ -130,15 +131,15 @@ class PoolServer:
             if pid == 0:
                 return
             number = self.workers.pop(pid, None)
-            if number is None:  # left by a worker that was killed
+            if number is None:  # left behind by a worker that was killed
                 continue
             del self.pids[number]
-            if status:  # not let go by the supervisor, while it was idle
+            if status:  # not an idle worker that the supervisor has closed
                 self.sweep()
                 self.tell(f"LOST {number} {status}")
 
     def sweep(self) -> None:
-        """A worker was killed: what it held hangs below us now, beside the other workers."""
+        """Kills the processes of a worker that was killed; they are our children now, beside the other workers."""
         workers.end_below(self.me, self.workers, set(), lambda: False)
 
     def tell(self, words: str) -> None:
@@ -146,7 +147,7 @@ class PoolServer:
 
 
 def connected(folder: str) -> "_socket.socket":
-    """Through a handle of the folder: the name of a socket has room for 107 bytes."""
+    """Connects through a descriptor of the folder: the path of a Unix socket is limited to 107 bytes."""
     handle = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
     sock.connect(f"/proc/self/fd/{handle}/{SOCKET}")
@@ -156,7 +157,7 @@ def connected(folder: str) -> "_socket.socket":
 
 def main() -> None:
     gc.disable()  # nothing here has cycles, and a collection would copy shared memory into every fork
-    # Not to be traced by a command of the same user, who could speak to the supervisor in its name.
+    # Prevents commands of the same user from tracing this process and writing to the supervisor in its name.
     guardian.prctl(workers.PR_SET_DUMPABLE, 0)
     guardian.prctl(guardian.PR_SET_CHILD_SUBREAPER, 1)
     sock = connected(sys.argv[1])

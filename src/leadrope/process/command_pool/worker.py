@@ -1,15 +1,16 @@
-"""A worker of the pool: one command after the other, each from its start to the end of everything it has started.
+"""A worker of the pool: runs one command after another, each until everything that it started has ended.
 
-Lives in a fork of the pool, beside which its script lies, and is spoken to by the supervisor over a channel of its own:
+Runs in a fork of the pool, whose script lies beside this one. The supervisor talks to it over a channel of its own:
 
-From the supervisor:   RUN command + the body + descriptors (stdin, stdout, stderr, perhaps an answer)
-                       FILE command + the same, the body being in the last descriptor
-                       STOP command, and a signal by way of the pool: it says that there is a word to read
-To the supervisor:     ENDED command wait-status leftovers survivors traces · FAILED command errno cwd|program|worker
+  From the supervisor:   RUN command + the body + descriptors (stdin, stdout, stderr, perhaps an answer)
+                         FILE command + the same, with the body in the last descriptor
+                         STOP command, and a signal sent by the pool, which says that there is a message to read
+  To the supervisor:     ENDED command wait-status leftovers survivors traces · FAILED command errno cwd|program|worker
 
-`traces` is 1 where files appeared in the folders that vanish with the box; a body with `look` lists them.
+`traces` is 1 if files appeared in the folders that are discarded with the sandbox; a body with `look` lists them.
 
-The body is a dict of marshal's: the other side is the same Python. The end of the channel is the end of an idle worker.
+The body is a dict in the format of marshal: the other side is the same Python. An idle worker exits when its channel is
+closed.
 """
 
 import _signal as signal  # type: ignore[import-not-found]
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any, NoReturn
 
-if __name__ == "worker":  # beside the script, and not in the package
+if __name__ == "worker":  # run from beside the script, not imported from the package
     import guardian  # type: ignore[import-not-found]
 else:
     from leadrope.process import guardian
@@ -34,14 +35,14 @@ else:
 PR_SET_DUMPABLE = 4
 MOST_DESCRIPTORS = 5
 LONGEST_MESSAGE = 32 * 1024
-"""A longer body is handed over as a file in memory. (The kernel takes about 200 KiB at once.)"""
+"""A longer body is passed as a memory file. (The kernel accepts about 200 KiB in one message.)"""
 STOP_S = 2.0
-"""From SIGTERM to SIGKILL, as for an agent."""
+"""Delay between SIGTERM and SIGKILL, as for an agent."""
 LONGEST_ARGUMENT = 128 * 1024 - 1
-"""Linux takes no longer one; a script that is longer is read from a file in memory."""
+"""The longest argument that Linux accepts; a longer script is read from a memory file."""
 
 STOP = signal.SIGTERM
-# Blocked while a worker is forked, and in the worker, which takes them one by one.
+# Blocked while a worker is forked and in the worker, which takes them one by one.
 TAKEN = (signal.SIGCHLD, STOP)
 BROKEN_WORKER = 70
 
@@ -50,7 +51,7 @@ look = guardian.children if os.path.exists(ME) else guardian.scanned_children  #
 
 
 def received(sock: "_socket.socket", longest: int) -> "tuple[bytes, list[int]]":
-    """A message and its descriptors; of descriptors that did not all arrive none is kept."""
+    """Returns a message and its descriptors; if some of the descriptors did not arrive, none is kept."""
     space = _socket.CMSG_SPACE(MOST_DESCRIPTORS * 4)
     data, parts, flags, _ = sock.recvmsg(longest, space, _socket.MSG_CMSG_CLOEXEC)
     handles = [
@@ -64,9 +65,9 @@ def received(sock: "_socket.socket", longest: int) -> "tuple[bytes, list[int]]":
 
 
 def is_told_to_stop(channel: "_socket.socket", name: bytes) -> bool:
-    """Whether one of the words that have come is for the command with this name.
+    """Whether one of the received messages tells the command with this name to stop.
 
-    The signal alone may come before the worker has taken its command, or after it has ended it.
+    The signal alone may arrive before the worker has taken its command, or after it has ended it.
     """
     found = False
     while True:
@@ -80,7 +81,7 @@ def is_told_to_stop(channel: "_socket.socket", name: bytes) -> bool:
 
 
 def live(channel: "_socket.socket", pool: int) -> "NoReturn":
-    """The life of a worker. It tells the end of each command itself; its own end is told by the pool."""
+    """Runs commands until the channel is closed. It reports the end of each command; the pool reports its own end."""
     os.setsid()
     guardian.prctl(guardian.PR_SET_CHILD_SUBREAPER, 1)
     guardian.prctl(guardian.PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -90,7 +91,7 @@ def live(channel: "_socket.socket", pool: int) -> "NoReturn":
             os._exit(0)
         head, _, text = data.partition(b"\n")
         order, _, name = head.partition(b" ")
-        if order == b"STOP":  # for a command that had ended by then
+        if order == b"STOP":  # for a command that had already ended
             continue
         if not handles:
             channel.send(b"FAILED %s %d worker" % (name, errno.EMFILE))
@@ -98,8 +99,8 @@ def live(channel: "_socket.socket", pool: int) -> "NoReturn":
         if order == b"FILE":
             with open(handles.pop(), "rb") as file:  # noqa: PTH123
                 text = file.read()
-        body = marshal.loads(text)  # noqa: S302  # the supervisor's own words
-        told = Worker(body, handles, lambda: is_told_to_stop(channel, name)).run()  # noqa: B023  # called in this round alone
+        body = marshal.loads(text)  # noqa: S302  # comes from the supervisor
+        told = Worker(body, handles, lambda: is_told_to_stop(channel, name)).run()  # noqa: B023  # called in this iteration only
         channel.send(told.format(name.decode()).encode())
     os._exit(BROKEN_WORKER)
 
@@ -114,7 +115,7 @@ def descendants(root: int) -> "Iterator[tuple[int, int]]":
 
 
 def is_ending(pid: int) -> bool:
-    """What is on its way out has no memory any more; it needs no killing."""
+    """Whether the process is exiting: it has no memory any more and need not be killed."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:  # noqa: PTH123
             return file.read(2) == b"0 "
@@ -123,7 +124,7 @@ def is_ending(pid: int) -> bool:
 
 
 def kill_below(me: int, spared: "dict[int, str]", killed: "set[int]") -> "tuple[set[int], int]":
-    """SIGKILL to everything below but the spared: what was found there, and how much of it is still alive."""
+    """Sends SIGKILL to all descendants except `spared`; returns those found, and how many are still alive."""
     found: set[int] = set()
     alive = 0
     todo = [me]
@@ -142,11 +143,12 @@ def kill_below(me: int, spared: "dict[int, str]", killed: "set[int]") -> "tuple[
 
 
 def end_below(me: int, spared: "dict[int, str]", killed: "set[int]", is_empty: "Callable[[], bool]") -> int:
-    """Kills until nothing is left; how much is alive all the same. `is_empty` is asked before each look.
+    """Kills until nothing is left; returns how many are still alive. `is_empty` is called before each scan.
 
-    What a process has started comes to us in the moment of its death, so a look that meets a dying one may miss its
-    children, and theirs at the next. Only where all that was found had been dead before the look is nothing missed. Two
-    such looks in a row: the kernel's list leaves one out now and then when another ends meanwhile.
+    When a process dies, its children are reparented to us, so a scan that meets a dying process may miss its children,
+    and the next scan theirs. Nothing was missed only if everything that a scan found had already been dead before it.
+    Two such scans in a row are required: the kernel's list sometimes omits an entry when another process ends
+    meanwhile.
     """
     give_up = time.monotonic() + guardian.SWEEP_S
     dead: set[int] = set()
@@ -162,15 +164,15 @@ def end_below(me: int, spared: "dict[int, str]", killed: "set[int]", is_empty: "
 
 
 def send_signal(pid: int, parents: "tuple[int, int]", number: int) -> None:
-    """A pidfd, then a look at its parent: a reused pid is never hit."""
+    """Sends a signal through a pidfd after checking the process's parent: a reused pid is never hit."""
     try:
         handle = os.pidfd_open(pid)
-    except OSError:  # it has ended, or a kernel before 5.3: SIGKILL will come
+    except OSError:  # it has ended, or the kernel is older than 5.3: SIGKILL will follow
         return
     try:
         if guardian.state_and_parent(pid)[1] in parents:
             signal.pidfd_send_signal(handle, number)
-    except OSError:  # ended meanwhile, or of another user
+    except OSError:  # it has ended meanwhile, or belongs to another user
         pass
     finally:
         os.close(handle)
@@ -188,7 +190,7 @@ MOST_LISTED = 5000
 
 
 def in_use(folders: "list[str]") -> "list[int]":
-    """How many files and blocks each folder's file system has: a look that costs no more than the call."""
+    """Returns the number of used inodes and blocks of each folder's file system, at the cost of one call each."""
     found = []
     for path in folders:
         try:
@@ -200,7 +202,7 @@ def in_use(folders: "list[str]") -> "list[int]":
 
 
 def listed(folders: "list[str]") -> "Iterator[bytes]":
-    """What lies in these folders and in no other file system: kind, time of its last change, path; ended by NUL."""
+    """Lists what lies in these folders, without other file systems: kind, ctime and path, each entry ended by NUL."""
     count = 0
     for root in folders:
         try:
@@ -211,14 +213,14 @@ def listed(folders: "list[str]") -> "Iterator[bytes]":
         while todo:
             try:
                 entries = list(os.scandir(todo.pop()))
-            except OSError:  # closed, or gone meanwhile
+            except OSError:  # not accessible, or removed meanwhile
                 continue
             for entry in entries:
                 try:
                     found = entry.stat(follow_symlinks=False)
                 except OSError:
                     continue
-                if found.st_dev != device:  # a part of the real machine, which stays
+                if found.st_dev != device:  # part of the real machine, which stays
                     continue
                 count += 1
                 if count > MOST_LISTED:
@@ -230,8 +232,8 @@ def listed(folders: "list[str]") -> "Iterator[bytes]":
 
 
 def high(handle: int) -> int:
-    """The same where no number that a command gets is in its way: they are given in their order."""
-    import fcntl  # noqa: PLC0415  # for code in another Python alone
+    """Duplicates a descriptor to a number above those that a command gets, which are assigned in order."""
+    import fcntl  # noqa: PLC0415  # needed only for code in another Python
 
     found: int = fcntl.fcntl(handle, fcntl.F_DUPFD_CLOEXEC, 16)
     return found
@@ -242,7 +244,7 @@ def beside(name: str) -> str:
 
 
 def program_of(name: str, path: str) -> str:
-    """Looked up in the PATH that the command gets."""
+    """Resolves `name` in the PATH that the command gets."""
     if "/" in name:
         return name
     for folder in path.split(":"):
@@ -253,7 +255,7 @@ def program_of(name: str, path: str) -> str:
 
 
 class Worker:
-    """One command, from its start to the end of everything that it has started. Lives in a process of its own."""
+    """Runs one command until everything that it has started has ended; used in a process of its own."""
 
     def __init__(self, body: "dict[str, Any]", handles: "list[int]", is_told_to_stop: "Callable[[], bool]") -> None:
         self.me = os.getpid()
@@ -281,7 +283,7 @@ class Worker:
         return f"ENDED {{}} {self.status} {len(self.leftovers)} {survivors} {traces}"
 
     def start(self) -> str:
-        """Why it could not be started, or nothing."""
+        """Starts the command; returns the failure report, or an empty string."""
         try:
             os.chdir(self.body["cwd"])
         except OSError as error:
@@ -299,7 +301,7 @@ class Worker:
         if "plain" in self.body:
             try:
                 return self.start_plain(self.body["plain"], self.body["env"])
-            except OSError:  # bash says why in its own words, or reads a script that names no interpreter
+            except OSError:  # bash reports the reason itself, or reads a script without an interpreter line
                 pass
         argv, env = self.body["argv"], self.body["env"]
         answer = self.handles[3:]
@@ -315,7 +317,7 @@ class Worker:
         return self.spawn(program_of(argv[0], env.get("PATH", os.defpath)), argv, env, more)
 
     def start_plain(self, words: "list[str]", env: "dict[str, str]") -> int:
-        """The program that bash would become, with the variables that it would add."""
+        """Starts the program that bash would become, with the variables that bash would add."""
         program = program_of(words[0], env.get("PATH", os.defpath))
         return self.spawn(program, words, {**env, "PWD": os.getcwd(), "SHLVL": "0", "_": program}, [])  # noqa: PTH109
 
@@ -325,7 +327,7 @@ class Worker:
             argv,
             env,
             file_actions=[*((os.POSIX_SPAWN_DUP2, self.handles[number], number) for number in range(3)), *more],
-            # A session of its own: a `kill 0` in a script must not end its worker.
+            # In a session of its own: a `kill 0` in a script must not end its worker.
             setsid=True,
             setsigmask=[],
             setsigdef=[*guardian.IGNORED_BY_PYTHON, *TAKEN],
@@ -340,7 +342,7 @@ class Worker:
         return (f"/proc/self/fd/{handle}",)
 
     def kept(self, handle: int) -> int:
-        """Closed with the others once the command has started."""
+        """Registers a descriptor that is closed with the others once the command has started."""
         self.handles.append(handle)
         return handle
 
@@ -353,7 +355,7 @@ class Worker:
                 file.writelines(line + b"\0" for line in listed(self.body["look"]))
         except OSError:  # nobody reads any more
             os._exit(BROKEN_WORKER)
-        except BaseException:  # noqa: BLE001  # whatever it is, the copy of the worker must not live on
+        except BaseException:  # noqa: BLE001  # whatever was raised, the fork of the worker must not continue
             sys.__excepthook__(*sys.exc_info())
             os._exit(BROKEN_WORKER)
         os._exit(0)
@@ -362,7 +364,7 @@ class Worker:
         code, env = sys.modules["code_runner"], self.body["env"]
         if code.read_again(self.body["code"]):
             gc.freeze()
-        if os.environ != env:  # here, and not in each fork: all pages that a fork writes to are copied
+        if os.environ != env:  # here and not in each fork: every page that a fork writes to is copied
             os.environ.clear()
             os.environ.update(env)
         pid = os.fork()
@@ -377,19 +379,19 @@ class Worker:
             stdin, stdout, stderr, answer = self.handles
             for handle, number in ((stdin, 0), (stdout, 1), (stderr, 2)):
                 os.dup2(handle, number)
-            # The supervisor's socket is among what is closed here.
+            # The supervisor's socket is among the descriptors closed here.
             kept = os.dup(answer) if answer <= 3 else answer
             os.dup2(kept, 3, inheritable=False)
             os.closerange(4, max(self.handles) + 64)
             gc.enable()
             code.run(self.body["code"], answer=3, limit=self.body["limit"])
-        except BaseException:  # noqa: BLE001  # whatever it is, the copy of the worker must not live on
+        except BaseException:  # noqa: BLE001  # whatever was raised, the fork of the worker must not continue
             sys.__excepthook__(*sys.exc_info())
             os._exit(BROKEN_WORKER)
         os._exit(0)
 
     def wait(self) -> None:
-        """Until the command has ended; while it is being stopped, until nothing of it is left, or time is up."""
+        """Waits until the command has ended; while stopping it, until nothing of it is left or time is up."""
         kill_at = give_up = float("inf")
         while True:
             self.reap()
@@ -407,7 +409,7 @@ class Worker:
                 self.is_stopping = False  # what is left after it is killed as well
                 continue
             number = self.next_signal(min(kill_at, give_up) - now)
-            # Neither is set: the first word counts.
+            # Neither is set: the first stop message counts.
             if number == STOP and kill_at == give_up and self.is_told_to_stop():
                 self.is_stopping = True
                 kill_at = time.monotonic() + STOP_S
@@ -438,10 +440,10 @@ class Worker:
                 self.status = status
 
     def sweep(self) -> int:
-        """Kills what the command has left behind, and gives how much of it is alive all the same.
+        """Kills what the command has left behind; returns how many processes are still alive.
 
-        Having no child at all is the kernel's own word that nothing is left. A child that somebody traces may be dead
-        and stay.
+        Only having no child at all is the kernel's assurance that nothing is left: a child that is being traced may be
+        dead and stay.
         """
         return 0 if self.is_childless else end_below(self.me, {}, self.leftovers, self.has_no_child)
 

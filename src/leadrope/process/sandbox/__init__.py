@@ -1,1 +1,1 @@
-"""The sandbox: what a run needs of the machine, looked up, planned as a bubblewrap command line, and tried."""
+"""The sandbox: inspects the machine, plans the bubblewrap command line of a run, and tests that it works."""

@@ -1,4 +1,4 @@
-"""Boxes on this very machine: prepared for one run, and tried once to know whether they hold."""
+"""Prepares a sandbox for one run, and tests whether sandboxes work on this machine."""
 
 from __future__ import annotations
 
@@ -39,37 +39,37 @@ class PreparedSandbox(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     user: SandboxUser | None = None
-    """Who the agent will be; None without a box."""
+    """The user that the agent runs as; None without a sandbox."""
     unshown: tuple[str, ...] = ()
-    """Named by the user's settings, and hidden all the same."""
+    """Paths that the user's settings name but that stay hidden."""
     sight: Sight = Sight()
-    """What is to be seen in there."""
+    """What is visible inside."""
     unmasked: tuple[str, ...] = ()
-    """Files of blocked programs that can be started in there all the same."""
+    """Files of blocked programs that can still be started inside."""
 
 
 class SandboxAvailability(msgspec.Struct, frozen=True, kw_only=True):
-    """What was tried and worked. `ok` is the box itself; the rest is what it can do beyond that."""
+    """What was tested and works. `ok` is the sandbox itself; the other fields are optional features."""
 
     ok: bool
     reason: str = ""
-    """Why not; empty when ok."""
+    """Why the sandbox does not work; empty if `ok`."""
     hint: str = ""
     model_only: bool = False
-    """A network of its own works."""
+    """A sandbox can have its own network."""
     forwards: bool = False
-    """socat is there: hosts can be allowed in `model-only`."""
+    """socat is installed, so hosts can be allowed in `model-only`."""
     nested: bool = False
     """The agent's own sandbox works inside of this one."""
     settings: bool = False
-    """Git's settings can be changed inside, in a copy; else they are read-only."""
+    """Git settings can be changed inside, in a copy; otherwise they are read-only."""
     caches: bool = False
-    """Caches of packages are seen inside and can be written to; else they are read-only or empty."""
+    """Package caches are visible and writable inside; otherwise they are read-only or empty."""
     drops_root: bool = False
-    """leadrope is root here, and agents become the owner of their workspace."""
+    """leadrope runs as root, and agents run as the owner of their workspace."""
 
     def say(self) -> str:
-        """One line for people."""
+        """Returns one line for people."""
         if not self.ok:
             return f"not available: {self.reason}; mode sandboxed is refused"
         network = "network model-only works" if self.model_only and self.forwards else "no network model-only"
@@ -82,9 +82,9 @@ class SandboxAvailability(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def prepare(spec: Sandbox) -> PreparedSandbox:
-    """Look, plan, and as root hand the run's own folders to the user that the agent will be.
+    """Inspects the machine, plans the sandbox, and as root hands the run's own folders to the agent's user.
 
-    Call it when every folder and socket of `spec` exists. Raises SandboxUnavailable where there can be no box.
+    Call it when every folder and socket of `spec` exists. Raises SandboxUnavailable if no sandbox is possible.
     """
     if spec.level == "off":
         return PreparedSandbox()
@@ -105,7 +105,7 @@ def prepare(spec: Sandbox) -> PreparedSandbox:
 
 
 def _with_copies(machine: Machine, spec: Sandbox) -> Machine:
-    """What the agent may change for itself alone lies in the run's own folder, and goes with it."""
+    """Copies files that the agent may change only for itself into the run's folder, which is removed with the run."""
     own = {place.name: place.real for place in machine.identity if place.name == f"{spec.home}/.gitconfig"}
     return msgspec.structs.replace(
         machine,
@@ -124,12 +124,13 @@ def _layered(cache: Cache, run_dir: str) -> Cache:
 
 
 def hand_over(spec: Sandbox, machine: Machine) -> None:
-    """What they hold is root's until now, or belongs to the user of an earlier run of the same session.
+    """Hands the run's own folders to the agent's user.
 
-    The run's folder itself stays root's, so that a later sweep knows it for a folder of leadrope's.
+    Their content belongs to root, or to the user of an earlier run of the same session. The run's folder itself stays
+    root's, so that a later sweep recognizes it as one of leadrope's.
     """
     if machine.drops_root:
-        os.chmod(spec.run_dir, 0o711)  # noqa: PTH101, S103  # to be passed through; what is inside is closed to others
+        os.chmod(spec.run_dir, 0o711)  # noqa: PTH101, S103  # traversable only; what is inside is closed to others
     for entry in names(spec.run_dir):
         _give(entry.path, machine.user)
     if spec.config_dir:
@@ -144,17 +145,17 @@ def _give(path: str, user: SandboxUser) -> None:
 
 
 _known: SandboxAvailability | None = None
-"""Everything that was tried in this process."""
+"""The result of the complete test in this process."""
 _box: SandboxAvailability | None = None
-"""The box alone."""
+"""The result for the sandbox alone."""
 
 
 async def try_sandbox(*, whole: bool = True, memory: Path | None = None) -> SandboxAvailability:
-    """Whether boxes work here: one was built and an agent ended in it. Tried once per process (about 50 ms each).
+    """Tests whether sandboxes work here, by running an agent in one; once per process (about 50 ms for each test).
 
-    Without `whole` only the box itself is tried, and what it can do beyond that is left at no. A box that worked is
-    remembered in the folder `memory` until the machine, the user or bubblewrap is another one; that it did not work is
-    never remembered, so that an installation is noticed.
+    Without `whole` only the sandbox itself is tested, and its optional features are reported as missing. A success is
+    remembered in the folder `memory` until the machine, the user or bubblewrap changes. A failure is never remembered,
+    so that a later installation is noticed.
     """
     global _known, _box
     if _known is None and whole:
@@ -174,7 +175,7 @@ async def try_sandbox(*, whole: bool = True, memory: Path | None = None) -> Sand
 
 
 def _token() -> str:
-    """What a box depends on, as one word: the kernel that runs, its rules for this process, bubblewrap, the user."""
+    """Returns one word for what a sandbox depends on: kernel, its rules for this process, bubblewrap, user."""
     told = [str(os.geteuid()) if hasattr(os, "geteuid") else "", sys.executable]
     for path in ("/proc/sys/kernel/random/boot_id", "/proc/self/attr/current", *_RULES):
         with contextlib.suppress(OSError):
@@ -205,7 +206,7 @@ def _remember(file: Path, token: str) -> None:
     try:
         fresh.write_text(token)
         fresh.replace(file)
-    except OSError:  # then it is tried again the next time
+    except OSError:  # then the next process tests it again
         fresh.unlink(missing_ok=True)
 
 
@@ -253,9 +254,9 @@ COPIES = "{ test -L .git/config && touch settings; touch ~/.cache/pip/new && tou
 
 class _Tried(msgspec.Struct, frozen=True, kw_only=True):
     wrong: errors.LeadropeError | None = None
-    """Why a box cannot be built, or something cannot be done in it."""
+    """Why a sandbox cannot be built, or why something does not work in it."""
     made: frozenset[str] = frozenset()
-    """The files that were made in there."""
+    """The files that were created inside."""
 
 
 async def _trial(network: Network, *, first: str = "true") -> _Tried:
@@ -279,7 +280,7 @@ async def _trial(network: Network, *, first: str = "true") -> _Tried:
         )
         box = prepare(spec)
         script = f"{first} && touch made && exit {_EXIT}"
-        # No shell of ours interprets anything here: the text is fixed.
+        # No shell of ours interprets external text here: the script is fixed.
         started = await child.start(
             ["/bin/sh", "-c", script],
             env={"PATH": spec.path, "HOME": spec.home, **box.env},

@@ -1,9 +1,9 @@
-"""Keeps the commands of an agent from reaching into the agent: small programs that enter a Landlock domain first.
+"""Keeps an agent's commands from tampering with the agent: small programs that enter a Landlock domain first.
 
 A command runs as the same user as its agent, so the kernel would let it open the agent's input (`/proc/PID/fd/0`), take
 over a descriptor (`pidfd_getfd`) or write to its memory. A process in a Landlock domain has no such access to a process
 outside of it. The agent is given these programs as its shell, and whatever it starts through them is in a domain of its
-own. Signals are not restricted: a later command may end what an earlier one has left running.
+own. Signals are not restricted: a later command may need to end what an earlier one has left running.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from leadrope.process import guardian
 from leadrope.process.sandbox import programs
 
 FOLDER = "shells"
-"""Below LEADROPE_HOME, which agents in a sandbox do not see; the one folder in it is shown to them read-only."""
+"""Below LEADROPE_HOME, which sandboxed agents do not see; the one folder in it is shown to them read-only."""
 
 # Version 1 forbids every rename and link between two folders, and that cannot be allowed again.
 OLDEST = 2
@@ -34,42 +34,43 @@ _SYSTEM_PATH = "/usr/bin:/bin:/usr/local/bin"
 _PRCTL = {"x86_64": 157, "aarch64": 167, "riscv64": 167, "loongarch64": 167, "ppc64le": 171, "s390x": 172}
 
 # landlock(7). A ruleset must restrict something: since version 6 the abstract sockets of others, before that a right
-# that is given back at once for the whole tree (making device nodes, and linking, which is denied unless it is named).
+# that is granted again at once for the whole tree (making device nodes, and linking, which is denied unless named).
 _FS_MAKE_CHAR_AND_REFER = 1 << 6 | 1 << 13
 _SCOPE_ABSTRACT_SOCKETS = 1
 
 
 class Domain(msgspec.Struct, frozen=True, kw_only=True):
-    """The programs, or why there are none."""
+    """The installed programs, or the reason why there are none."""
 
     shell: str = ""
     """Takes the arguments of bash."""
     run: str = ""
     """Takes a pipe for its error output, a program and the program's arguments."""
     line: str = ""
-    """Takes one text and has bash read it."""
+    """Takes one text that bash reads as a script."""
     folder: str = ""
     version: int = 0
-    """Of Landlock; 0: the kernel has none, or does not let it be used."""
+    """The Landlock ABI version; 0 if the kernel has none, or does not allow its use."""
     interpreter: str = ""
     missing: str = ""
 
     @property
     def server_words(self) -> tuple[str, ...]:
-        """What comes before the pipe, the program and the arguments of a server.
+        """The words before the pipe, the program and the arguments of a server.
 
-        Without a domain the shell redirects its error output, which the agent would discard, and no more.
+        Without a domain a shell redirects the server's error output, which the agent would discard, and does nothing
+        else.
         """
         return (self.run,) if self.run else ("/bin/sh", "-c", _SHELL_STDERR, "sh") if _HAS_SHELL else ()
 
     @property
     def env(self) -> dict[str, str]:
-        """Where a machine lacks the locale it is told to use, perl would say so at the head of every command."""
+        """Environment that keeps perl from warning, at every command, about a locale that the machine lacks."""
         return {"PERL_BADLANG": "0"} if self.interpreter.endswith("perl") else {}
 
 
 def look(blocked: Iterable[str] = ()) -> Domain:
-    """What this machine has for it. `blocked` programs cannot be started in a sandbox, so they do not serve."""
+    """Returns what this machine supports; `blocked` programs cannot start in a sandbox and are not used."""
     version = _version()
     if not version:
         return Domain(missing="the kernel has no Landlock, or does not let it be used")
@@ -87,7 +88,7 @@ def look(blocked: Iterable[str] = ()) -> Domain:
 
 
 def install(leadrope_home: Path, blocked: Iterable[str] = ()) -> Domain:
-    """`look`, with the programs written. They lie in a folder that is named by their content."""
+    """Like `look`, but also writes the programs, into a folder named after their content."""
     found = look(blocked)
     bash = shutil.which("bash", path=_SYSTEM_PATH)
     if found.missing or bash is None:
@@ -111,12 +112,15 @@ def _version() -> int:
 
 
 def _prctl() -> int | None:
-    """Its number, where perl's integers and pointers are those of a 64-bit machine."""
+    """Returns the number of prctl where perl's integers and pointers are those of a 64-bit machine; otherwise None."""
     return _PRCTL.get(os.uname().machine) if struct.calcsize("P") == 8 else None
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Looked at before every start: somebody who works without a sandbox could have changed it."""
+    """Writes the file unless it already has this content.
+
+    It is checked before every start: somebody who works without a sandbox could have changed it.
+    """
     try:
         if path.read_bytes() == content and path.stat().st_mode & 0o777 == 0o755:
             return
@@ -133,7 +137,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def ruleset(version: int) -> tuple[int, ...]:
-    """The fields of the kernel's `landlock_ruleset_attr`: file system, network, scopes."""
+    """Returns the fields of the kernel's `landlock_ruleset_attr`: file system, network, scopes."""
     if version >= SCOPES_SINCE:
         return (0, 0, _SCOPE_ABSTRACT_SOCKETS)
     return (_FS_MAKE_CHAR_AND_REFER,)
@@ -232,10 +236,10 @@ except OSError as error:
 """
 
 START_MARK = "\0leadrope: started\0"
-"""A line of its own before what a server writes: an agent may start a server twice. Claude Code offers it the newest
-protocol first, and starts one that ends at that once more with the older one."""
+"""A line of its own before the output of a server, since an agent may start a server twice: Claude Code offers it the
+newest protocol first, and if the server exits at that, starts it again with the older one."""
 
-# Opened for reading too, so that it never waits for a reader; one that is not there is left alone.
+# Opened for reading too, so that it never waits for a reader; a missing pipe is ignored.
 _SHELL_STDERR = """
 [ -p "$1" ] && exec 2<>"$1" && printf '\\000leadrope: started\\000\\n' >&2
 shift
@@ -243,8 +247,8 @@ exec "$@"
 """
 _HAS_SHELL = sys.platform != "win32" and os.access("/bin/sh", os.X_OK)
 
-# The numbers are O_WRONLY with O_NONBLOCK, which does not wait for a reader, and F_SETFL: the program itself must be
-# able to wait. Without such a pipe the error output stays what it was.
+# The numbers are O_WRONLY with O_NONBLOCK, which does not wait for a reader, and F_SETFL, since writes of the program
+# itself must be able to wait. Without such a pipe the error output stays as it was.
 _PERL_STDERR = """
 if (sysopen(my $pipe, $ARGV[0], 1 | 2048)) {
     if (-p $pipe && fcntl($pipe, 4, 0)) {

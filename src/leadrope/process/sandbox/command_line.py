@@ -1,8 +1,8 @@
-"""The sandbox of one agent as a bubblewrap command line; pure: what the machine looks like is handed in.
+"""Builds the bubblewrap command line for one agent; pure: the facts about the machine are passed in.
 
-The box starts empty. The system is put into it read-only, the workspace and the run's own folders writable, and of the
-user's home only what work needs. Whatever is not named here does not exist inside. `probe.look` gathers the
-facts, `availability.prepare` does both, `availability.try_sandbox` says whether boxes work on this machine.
+The sandbox starts empty. The system is mounted read-only, the workspace and the run's own folders writable, and of the
+user's home only what work needs. Everything not named here does not exist inside. `probe.look` gathers the facts,
+`availability.prepare` does both, `availability.try_sandbox` tells whether sandboxes work on this machine.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LISTENING = "0A"
 
 
 def plan(spec: Sandbox, machine: Machine) -> tuple[str, ...]:
-    """The command line to put before the agent's own; nothing for level `off`."""
+    """Returns the command line to put before the agent's own; empty for level `off`."""
     if spec.level == "off":
         return ()
     _refuse(spec, machine)
@@ -58,7 +58,7 @@ def plan(spec: Sandbox, machine: Machine) -> tuple[str, ...]:
 
 
 def variables(spec: Sandbox) -> dict[str, str]:
-    """What the box adds to the agent's environment.
+    """Returns what the sandbox adds to the agent's environment.
 
     Signing keys are hidden, so a user's `commit.gpgsign` would make every commit fail.
     """
@@ -82,10 +82,10 @@ def _refuse(spec: Sandbox, machine: Machine) -> None:
             if where in BASE:
                 raise errors.BadValue(field, f"a sandbox has its own {where}", hint="Name a folder inside of it.")
             for secret in machine.secrets:
-                # A workspace may lie in leadrope's home (it keeps worktrees there), never in the keys of a user.
+                # A workspace may lie in leadrope's home (which holds worktrees), but never in a user's folder of keys.
                 is_own = secret.name in spec.hidden
                 if where in opened and not is_own:
-                    continue  # below a place with keys
+                    continue  # below a folder of keys
                 if where == secret.real or (not is_own and is_below(where, secret.real)):
                     raise errors.BadValue(
                         field, f"{path} is always hidden from agents", hint="Copy what is needed into the workspace."
@@ -113,7 +113,7 @@ def _refuse(spec: Sandbox, machine: Machine) -> None:
 
 
 def _refuse_masks(spec: Sandbox, machine: Machine) -> None:
-    """Where the run itself needs what a policy blocks, there is no sandbox that does both."""
+    """Raises if the run itself needs what a policy blocks: no sandbox can provide both."""
     needed = (spec.workspace, spec.run_dir, spec.home, spec.binary, *([spec.config_dir] if spec.config_dir else []))
     places = [*(real(path, machine) for path in needed), *(place.real for place in machine.agent), *machine.system]
     for place in machine.blocked:
@@ -125,7 +125,7 @@ def _refuse_masks(spec: Sandbox, machine: Machine) -> None:
 
 
 def _views(machine: Machine) -> Iterator[str]:
-    """For the guardian, which does that before it starts bubblewrap."""
+    """The words for the guardian, which carries them out before it starts bubblewrap."""
     layered = [cache for cache in machine.caches if cache.layer]
     if machine.views or layered:
         yield git_config_mount.__file__
@@ -137,7 +137,7 @@ def _views(machine: Machine) -> Iterator[str]:
         yield "--"
 
 
-# -- what the box is made of ------------------------------------------------------------------------------------------
+# -- parts of the sandbox ----------------------------------------------------------------------------------------------
 
 
 def _namespaces(spec: Sandbox, machine: Machine) -> Iterator[str]:
@@ -147,12 +147,12 @@ def _namespaces(spec: Sandbox, machine: Machine) -> Iterator[str]:
     if not machine.drops_root:
         yield "--unshare-user"
         if machine.user.uid == 0:
-            # uid 0 owns the kernel's own files. In a user namespace of its own making it could mount them again.
+            # uid 0 owns the kernel's own files. In a user namespace of its own it could mount them again.
             yield "--disable-userns"
     # As root bubblewrap keeps every capability unless told otherwise: remount, umount and mknod would work inside.
     yield from ("--die-with-parent", "--hostname", "leadrope", "--cap-drop", "ALL")
     if machine.drops_root:
-        # For setpriv alone, which is the first thing to run inside, and lays them down.
+        # For setpriv alone, which is the first thing to run inside, and drops them.
         yield from ("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP")
 
 
@@ -176,7 +176,7 @@ def _kernel(machine: Machine) -> Iterator[str]:
 
 
 def _emptiness() -> Iterator[str]:
-    """Before all binds: a mount point below a bound folder would be made on the host."""
+    """Empty file systems, before all binds: a mount point below a bound folder would be created on the host."""
     yield from tmpfs("/tmp", 0o1777, TMP_SIZE)  # noqa: S108
     for path in ("/run", "/var", "/home", "/root"):
         yield from tmpfs(path, 0o755, TMP_SIZE if path == "/var" else SMALL_SIZE)
@@ -184,7 +184,7 @@ def _emptiness() -> Iterator[str]:
 
 
 def _inside(spec: Sandbox, machine: Machine) -> Iterator[str]:
-    """Each of these becomes the next by exec, so the agent keeps the pid that the guardian knows."""
+    """Wraps the command; each wrapper becomes the next by exec, so the agent keeps the pid that the guardian knows."""
     if machine.drops_root:
         yield from (str(machine.setpriv), "--reuid", str(machine.user.uid), "--regid", str(machine.user.gid))
         yield from ("--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--")
@@ -204,12 +204,12 @@ def _inside(spec: Sandbox, machine: Machine) -> Iterator[str]:
 
 
 def _forwarding(forwards: tuple[Forward, ...], socat: str) -> str:
-    """A shell text that starts the forwarders, waits until they listen, and becomes the agent."""
+    """Returns a shell script that starts the forwarders, waits until they listen, and becomes the agent."""
     lines = []
     for forward in forwards:
         address = f"TCP-LISTEN:{forward.port},bind=127.0.0.1,fork,reuseaddr"
         words = [socat, guardian.FURNITURE.decode(), address, f"UNIX-CONNECT:{forward.socket}"]
-        # Forked twice: a child that the agent never started would be its to wait for.
+        # Forked twice: otherwise the agent would have to reap a child that it never started.
         lines.append(f"( {shlex.join(words)} </dev/null >/dev/null 2>&1 & )")
     for forward in forwards:
         entry = f"0100007F:{forward.port:04X}{_LISTENING}"

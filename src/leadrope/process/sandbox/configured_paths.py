@@ -1,7 +1,7 @@
-"""What the user's own settings name by path: servers, their arguments, certificates. Shown read-only, or told about.
+"""Paths in the user's own settings (servers, their arguments, certificates), to be shown read-only or reported.
 
-A word is believed because the user wrote it, never because of what an agent could have put there: what lies in a
-writable place is seen as it is, and no link in it is followed.
+A path is trusted because the user wrote it, never because of content that an agent could have written: what lies in a
+writable place is shown as it is, and links there are not followed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leadrope.process import reachable
 from leadrope.process.sandbox.toolchains import BIN_NAMES
 from leadrope.process.sandbox.values import MachinePath
 
-# A program in one of these is more than its own file: it loads what lies beside it.
+# A program with one of these suffixes is more than its own file: it loads files beside it.
 CODE = frozenset(
     {".py", ".pyz", ".js", ".mjs", ".cjs", ".ts", ".mts", ".rb", ".pl", ".php", ".sh", ".jar", ".dll", ".lua"}
 )
@@ -35,7 +35,7 @@ _MOST_ENTRIES = 10_000
 class ConfiguredPaths(msgspec.Struct, frozen=True, kw_only=True):
     places: tuple[MachinePath, ...] = ()
     folders: tuple[str, ...] = ()
-    """Folders of programs, to be searched for what they are made of like those of the PATH."""
+    """Folders of programs, to be searched for their dependencies like those of the PATH."""
 
 
 def named(
@@ -47,7 +47,10 @@ def named(
     writable: Iterable[str],
     taken: Iterable[str],
 ) -> ConfiguredPaths:
-    """`taken`: folders that a box has of its own; none of them is shown as a whole."""
+    """Finds the existing paths among the programs and words of the settings.
+
+    `taken` are folders that the sandbox mounts itself; none of them is shown as a whole.
+    """
     theirs, wide = tuple(writable), _Wide(home, frozenset(taken))
     places: dict[str, MachinePath] = {}
     folders: list[str] = []
@@ -71,7 +74,7 @@ def named(
 
 
 class _Wide(msgspec.Struct, frozen=True):
-    """What would show more than anybody meant."""
+    """Decides whether showing a folder would reveal more than intended."""
 
     home: str
     taken: frozenset[str]
@@ -83,7 +86,10 @@ class _Wide(msgspec.Struct, frozen=True):
 
 
 def _paths(word: str) -> Iterator[str]:
-    """`/a/b`, `--option=/a/b`, `/a/b:/c/d`, `/a/b,/c/d`; nothing relative, which is the workspace's."""
+    """Yields the absolute paths in `/a/b`, `--option=/a/b`, `/a/b:/c/d` or `/a/b,/c/d`.
+
+    Relative paths belong to the workspace.
+    """
     for text in (word, word.partition("=")[2]):
         if text.startswith("/"):
             yield text
@@ -91,7 +97,7 @@ def _paths(word: str) -> Iterator[str]:
 
 
 def _with_its_own(path: str, is_wide: _Wide, *, is_code: bool = False) -> Iterator[MachinePath]:
-    """The thing itself and, if it is code, the folder that it belongs to."""
+    """Yields the path itself and, if it is code, the folder that it belongs to."""
     if os.path.isdir(path):  # noqa: PTH112
         if not is_wide(path):
             yield _place(path)
@@ -112,10 +118,10 @@ def _with_its_own(path: str, is_wide: _Wide, *, is_code: bool = False) -> Iterat
 
 
 def linked_sources(prefix: Path) -> tuple[str, ...]:
-    """Where a virtual environment finds packages that were installed as links to their source.
+    """Finds the source folders that a virtual environment links to (editable installs).
 
-    An agent may have worked in the project that the environment belongs to, and have named any folder of the user's.
-    So nothing is shown but what is a Python project, by a file in the folder or in one of the two above it.
+    An agent may have worked in the project that the environment belongs to, and could have named any folder of the user
+    there. So only Python projects are shown: the folder, or one of the two above it, must have a project file.
     """
     found: list[str] = []
     if not reachable.is_file(prefix / "pyvenv.cfg"):
@@ -151,7 +157,7 @@ def is_elf(path: str) -> bool:
 
 
 def interpreter(program: str) -> Iterator[str]:
-    """The folder of the program that a script names in its first line."""
+    """Yields the folder of the interpreter in a script's first line."""
     first = _beginning(program, 256).partition(b"\n")[0]
     if first.startswith(b"#!"):
         words = first[2:].split()
@@ -160,7 +166,10 @@ def interpreter(program: str) -> Iterator[str]:
 
 
 def _beginning(path: str | Path, most: int) -> bytes:
-    """Of a regular file; what lies on the PATH may have been a workspace, and a pipe there is not waited for."""
+    """Reads the beginning of a regular file.
+
+    A folder on the PATH may have been a workspace; a pipe there must not block.
+    """
     try:
         with open_named(path) as file:
             return file.read(most)

@@ -1,4 +1,4 @@
-"""Removes a folder that a box had for its own, whatever was left in there; knows no box."""
+"""Removes a private folder of a sandbox with whatever was left in it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from leadrope.confined import Folder
 
 
 def remove(folder: str | Path) -> None:
-    """Also what nobody may look into: Go makes its modules read-only, a kernel its folder of work closed to all."""
+    """Removes the folder, including parts that are not accessible.
+
+    Go makes its modules read-only, and the kernel closes the work folder of an overlay to everybody.
+    """
     path = Path(folder)
-    # What cannot be deleted stays; a run must not end otherwise because of it.
+    # What cannot be deleted stays; it must not change how the run ends.
     with contextlib.suppress(OSError), Folder.open(path.parent) as parent:
         parent.remove(path.name)

@@ -1,8 +1,9 @@
-"""Private copies of git's settings for a box, and what is taken back from them; which changes those are, others judge.
+"""Makes private copies of git's settings for a sandbox, and reads back what changed; judging the changes is up to
+callers.
 
-The agent gets a copy of each file (`git_config_mount` says how). The user's own file is never in its hands, so nothing
-is to be put right if leadrope is killed; only what the agent has set is lost then. The copy is read back as something
-that a stranger wrote: by its place under the run's folder, without following a link, and by git's own reader.
+The agent gets a copy of each file (see `git_config_mount`). It never gets access to the user's own file, so nothing has
+to be repaired if leadrope is killed; only the agent's changes are lost then. The copy is read back as untrusted input:
+by its place under the run's folder, without following a link, and with git's own parser.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from leadrope import errors
 from leadrope.confined import Folder
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
-"""Not the user's PATH: a folder of the workspace may be on it, with a program `git` that the agent has made."""
+"""Not the user's PATH: a folder of the workspace may be on it, with a program `git` written by the agent."""
 MOST_BYTES = 512 * 1024
 TIMEOUT_S = 10.0
 
@@ -29,16 +30,16 @@ Values = tuple[str | None, ...]
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of settings, and the copy that the agent has in its place."""
+    """A settings file, and the copy that the agent has in its place."""
 
     path: str
     run_dir: str
     folder: str
-    """Of the copy, by its name below the run's folder."""
+    """The folder of the copy, as a name below the run's folder."""
     was: bytes
-    """What the file held when the copy was made."""
+    """The content of the file when the copy was made."""
     parent: tuple[int, int] = (0, 0)
-    """Device and number of the folder that the file is in."""
+    """Device and inode number of the folder that the file is in."""
 
     @property
     def copy(self) -> str:
@@ -46,20 +47,20 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def link(self) -> str:
-        """Leads to the copy."""
+        """The path of the link to the copy."""
         return f"{self.run_dir}/{self.folder}/link"
 
 
 class Unreadable(Exception):
-    """What the agent has left is not a file of settings."""
+    """The agent left something that is not a settings file."""
 
 
 class RefusedSetting(Exception):
-    """Git did not do it; its own words."""
+    """Git refused the change; the message is git's own."""
 
 
 def make(paths: Sequence[str], run_dir: str) -> tuple[View, ...]:
-    """Copies of those files that can have one; the others stay read-only."""
+    """Makes copies of those files that can have one; the others stay read-only."""
     return tuple(view for path in paths for view in _make(path, run_dir))
 
 
@@ -79,7 +80,7 @@ def _make(path: str, run_dir: str) -> Iterator[View]:
 
 
 def changed(view: View) -> bytes | None:
-    """What the agent has made of its copy; None if nothing. Raises Unreadable."""
+    """Returns the copy's content if the agent changed it, else None. Raises Unreadable."""
     try:
         with Folder.open(view.run_dir) as run:
             now = run.read_bytes(f"{view.folder}/config", most=MOST_BYTES)
@@ -91,7 +92,7 @@ def changed(view: View) -> bytes | None:
 
 
 def read(content: bytes) -> dict[str, Values]:
-    """By git itself, so that it means here what it means there. Nothing is included. Raises Unreadable."""
+    """Parses settings with git itself, so that they mean the same; includes are not followed. Raises Unreadable."""
     try:
         listed = _git("--file", "-", "--no-includes", "-z", "--list", stdin=content)
     except RefusedSetting as error:
@@ -105,10 +106,10 @@ def read(content: bytes) -> dict[str, Values]:
 
 
 def write(view: View, name: str, *, before: Values, after: Sequence[str]) -> bool:
-    """Into the user's own file, with git's own lock; False if another value stands there by now. Raises Refused.
+    """Writes into the user's own file, with git's own lock; False if its value has changed meanwhile.
 
-    git itself would follow a link that another agent puts there meanwhile. So it changes a copy of ours, which takes
-    the place of the file by its descriptor.
+    git itself would follow a link that another agent puts there meanwhile. So git changes a copy of ours, which then
+    replaces the file by its descriptor. Raises RefusedSetting.
     """
     file = Path(view.path)
     lock = f"{file.name}.lock"
@@ -152,7 +153,7 @@ def _identity(folder: Folder) -> tuple[int, int]:
 
 
 def _git(*words: str, stdin: bytes = b"") -> bytes:
-    """`git config` without any repository."""
+    """Runs `git config` outside of any repository."""
     program = shutil.which("git", path=PATH)
     if program is None:
         raise RefusedSetting("git is not installed outside of the sandbox")

@@ -1,15 +1,16 @@
-"""Changes the mounts that bubblewrap takes its box from; runs in the guardian's child, and knows no leadrope.
+"""Changes the mounts from which bubblewrap builds its sandbox; runs in the guardian's child, independent of leadrope.
 
     SCRIPT [link LINK TARGET | layer shown|extra FOLDER UPPER WORK]... -- BWRAP ...
 
 **link**: git replaces its settings by renaming a new file over the old one, and nothing can be renamed over a mount.
-But it follows a link first. So where the box has `.git/config`, a link is mounted that leads to a private copy: git
-changes the copy, and the file of the user stays as it is.
+But it follows a link first. So a link to a private copy is mounted over the sandbox's `.git/config`: git changes the
+copy, and the user's file stays as it is.
 
-**layer**: a cache of packages is seen as it is, and what is written to it goes to a private folder (overlayfs).
+**layer**: a package cache is shown as it is, and what is written to it goes to a private folder (overlayfs).
 
-The command line has each of these places read-only, which is what remains where the system lets us do nothing. Only of
-what was done are those mounts left out or made writable; an extra cache that could not be done is left out.
+The bubblewrap command line mounts each of these places read-only, which remains in effect if the system does not allow
+these mounts. Where they worked, its own mounts are dropped or made writable; an extra cache without a layer is left
+out.
 """
 
 import os
@@ -26,13 +27,14 @@ MS_NOSUID, MS_NODEV, MS_REC, MS_SLAVE = 0x2, 0x4, 0x4000, 0x80000
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
 OPEN_TREE_CLONE, MOVE_MOUNT_F_EMPTY_PATH = 1, 4
-# All that a sandbox inside of ours could want to add: it would look for the mount where the link leads, and give up.
+# Only attributes that a sandbox inside of ours could want to add: it would look for the mount at the target of the
+# link, and give up.
 ATTRIBUTES = 0x1 | 0x2 | 0x4  # read-only, nosuid, nodev
 WORDS = {"link": 3, "layer": 5}
 
 
 def enter(words: "list[str]", libc: "Callable[..., int]") -> "list[str]":
-    """The command to be executed."""
+    """Sets up the mounts and returns the command to execute."""
     end = words.index("--")
     orders: list[list[str]] = []
     while sum(map(len, orders)) < end:
@@ -47,7 +49,11 @@ def enter(words: "list[str]", libc: "Callable[..., int]") -> "list[str]":
 
 
 def possible(orders: "list[list[str]]", libc: "Callable[..., int]") -> "list[list[str]]":
-    """Tried in a process of its own: a user namespace without rights cannot be left again, nor a box be built in it."""
+    """Returns the orders that work here.
+
+    They are tried in a process of its own: a user namespace without rights cannot be left again, and no sandbox can be
+    built in it.
+    """
     told, tell = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -106,7 +112,10 @@ def escaped(path: str) -> str:
 
 
 def command_after(command: "list[str]", orders: "list[list[str]]", done: "list[list[str]]") -> "list[str]":
-    """In every order the place is the third word."""
+    """Removes the mounts that were replaced from the command, or makes them writable.
+
+    The place is the third word of every order.
+    """
     gone = {order[2] for order in done if order[0] == "link"}
     gone |= {order[2] for order in orders if order[:2] == ["layer", "extra"] and order not in done}
     writable = {order[2] for order in done if order[0] == "layer"}

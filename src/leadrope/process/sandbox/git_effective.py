@@ -1,7 +1,7 @@
-"""The git settings that hold in a folder, from all files and with what they include, as git itself reads them.
+"""Reads the git settings in effect in a folder, from all files and their includes, with git itself.
 
-`git config --list` starts no program that a setting names. It has a time-out, since a file that is included may be a
-FIFO, and is run as the owner of the folder, since git does not read the settings of somebody else's repository.
+`git config --list` starts no program that a setting names. It has a timeout, since an included file may be a FIFO, and
+runs as the owner of the folder, since git does not read the settings of another user's repository.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Setting(NamedTuple):
     """As git prints it: `filter.lfs.clean`, section and variable in lower case."""
     value: str | None
     file: str
-    """The file that says it; empty: none does."""
+    """The file that has the setting; empty if no file does."""
 
 
 class Effective(msgspec.Struct, frozen=True, kw_only=True):
     top: str
-    """The folder that git runs its programs in: the top of the working tree, or the folder itself without one."""
+    """The folder in which git runs its programs: the top of the working tree, or without one the folder itself."""
     git_dir: str | None
     settings: tuple[Setting, ...]
 
 
 def read(folder: str, home: str, environ: Mapping[str, str] | None = None) -> Effective:
-    """Takes about 4 ms. Raises Unreadable where git is missing, refuses, or does not end."""
+    """Reads the settings, in about 4 ms. Raises Unreadable if git is missing, refuses, or does not end."""
     top = top_of(folder)
     listed = _git(top or folder, home, environ or {}, "config", "--includes", "--show-origin", "-z", "--list")
     settings: list[Setting] = []
@@ -63,7 +63,7 @@ def read(folder: str, home: str, environ: Mapping[str, str] | None = None) -> Ef
 
 
 def top_of(folder: str) -> str | None:
-    """The working tree that a folder belongs to."""
+    """Returns the working tree that a folder belongs to."""
     for parent in (Path(folder), *Path(folder).parents):
         if os.path.lexists(parent / ".git"):
             return str(parent)
@@ -71,9 +71,9 @@ def top_of(folder: str) -> str | None:
 
 
 def submodules(found: Effective, home: str) -> tuple[str, ...]:
-    """Folders of the submodules that the index names: `git status` looks into each of them, with its own settings.
+    """Returns the folders of the submodules in the index: `git status` enters each of them, with its own settings.
 
-    Raises Unreadable where that cannot be told.
+    Raises Unreadable if they cannot be determined.
     """
     if found.git_dir is None or not _has_gitlink(found.git_dir):
         return ()
@@ -83,13 +83,13 @@ def submodules(found: Effective, home: str) -> tuple[str, ...]:
 
 
 def has_hook(found: Effective, hooks_path: str | None, name: str) -> bool:
-    """Is there such a hook that git would run?"""
+    """Whether a hook with this name exists that git would run."""
     folder = hooks_path or (f"{found.git_dir}/hooks" if found.git_dir else None)
     return folder is not None and os.access(f"{folder}/{name}", os.X_OK)
 
 
 def _has_gitlink(git_dir: str) -> bool:
-    """By its bytes: to have git list every file of a large repository would take long."""
+    """Whether the index has a submodule, judged by its bytes: listing all files of a large repository takes long."""
     for name in ("index", *(name for name in _names(git_dir) if name.startswith("sharedindex."))):
         content = _content(f"{git_dir}/{name}")
         if content is None or _GITLINK in content:
@@ -105,7 +105,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _content(path: str) -> bytes | None:
-    """Empty for a file that is missing; None for one that is not a file, or too large to be looked at."""
+    """Returns the content; empty for a missing file, None for something that is not a file or is too large."""
     try:
         with Folder.open(Path(path).parent, hard_links=True) as folder:
             return folder.read_bytes(Path(path).name, most=16 * MOST_BYTES)
@@ -139,7 +139,7 @@ def _git(folder: str, home: str, environ: Mapping[str, str], *words: str) -> byt
         raise Unreadable("git is not installed")
     owner = os.stat(folder)  # noqa: PTH116
     is_anothers = os.geteuid() == 0 and owner.st_uid != 0
-    if is_anothers:  # whose own home counts for the git that he will call
+    if is_anothers:  # git as another user reads that user's home
         home = _home_of(owner.st_uid)
     env = {name: environ[name] for name in FORWARDED if name in environ and not is_anothers}
     env |= {"PATH": PATH, "LC_ALL": "C", "HOME": home, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}

@@ -1,8 +1,8 @@
-"""The git folder that a worktree or submodule belongs to; believes no pointer that an agent could have written.
+"""Finds the git folder of a worktree or submodule, without trusting a pointer that an agent could have written.
 
-A `.git` file in the workspace says where its git folder is, and the workspace is writable. Taken at its word it could
+A `.git` file in the workspace says where its git folder is, and the workspace is writable. If it were trusted, it could
 name any folder of the machine and have it opened for writing at the next run. So the git folder must point back, lie
-outside of everything that is writable, and look like one.
+outside of everything writable, and look like one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEEPEST = 4
 
 
 def outer_git_dir(workspace: str, *, writable: Sequence[str]) -> str | None:
-    """The folder that git in this workspace writes to, if it lies elsewhere."""
+    """Returns the folder that git in this workspace writes to, if it lies elsewhere."""
     pointer = _read(Path(workspace, ".git"))
     if pointer is None or not pointer.startswith("gitdir:"):
         return None
@@ -44,9 +44,9 @@ def outer_git_dir(workspace: str, *, writable: Sequence[str]) -> str | None:
 
 
 def git_dirs(workspace: str, *, given: Sequence[str], writable: Sequence[str]) -> tuple[str, ...]:
-    """The git folders that the agent can write to: the outer one, and those that lie in the box as a whole.
+    """Returns the git folders that the agent can write to: the outer one, and those that are inside as a whole.
 
-    `given` are the folders for the agent's work, `writable` all that it can write to.
+    `given` are the folders for the agent's work, `writable` everything that it can write to.
     """
     outer = outer_git_dir(workspace, writable=writable)
     inner = (real_path(Path(folder, ".git")) for folder in given)
@@ -55,7 +55,7 @@ def git_dirs(workspace: str, *, given: Sequence[str], writable: Sequence[str]) -
 
 
 def included(config: str, home: str, depth: int = 2) -> tuple[str, ...]:
-    """The files that a git configuration includes; conditions are not judged, git does that."""
+    """Returns the files that a git configuration includes, regardless of conditions, which git evaluates."""
     text = _read(Path(config)) or ""
     found: list[str] = []
     for section in _SECTION.split(text)[1:]:
@@ -72,31 +72,34 @@ def _named(path: str, config: str, home: str) -> str:
 
 
 def git_risks(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
-    """What must not change in a git folder: what git runs later, outside of the box, and what says where that is.
+    """Returns what must not change in a git folder: what git runs later, outside of the sandbox, and what points to it.
 
-    `writable` are the folders of the box: a worktree that lies elsewhere is none of the agent's business at all.
+    `writable` are the writable folders of the sandbox: a worktree that lies elsewhere is not the agent's concern.
     """
     return tuple(path for path, is_pin in _parts(folder, writable) if not is_pin)
 
 
 def git_settings(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
-    """Those among them that git itself changes in ordinary work, as they are really called."""
+    """Returns those of the `git_risks` that git itself changes in ordinary work, by their real names."""
     files = [Path(path) for path in git_risks(folder, writable=writable) if Path(path).name in SETTINGS]
     return tuple(real_path(file) for file in files if file.is_file() and not file.is_symlink())
 
 
 def git_pins(folder: str, *, writable: Sequence[str] = ()) -> tuple[str, ...]:
-    """The folders around those: mounted on themselves, else one could be renamed and another put in its place."""
+    """Returns the folders around the `git_risks`.
+
+    They are mounted on themselves; otherwise one could be renamed and another put in its place.
+    """
     return tuple(path for path, is_pin in _parts(folder, writable) if is_pin)
 
 
 def fill_gaps(folder: str, *, writable: Sequence[str] = ()) -> None:
-    """Make what is missing and would count as soon as it is there, empty: what does not exist cannot be protected.
+    """Creates what is missing and would take effect once it exists, empty: what does not exist cannot be protected.
 
-    Without an entry for it in `config`, which the agent cannot make, git does not look at a `config.worktree`.
+    git does not read a `config.worktree` unless `config` enables it, which the agent cannot do.
     """
     for git_dir in filter(_is_git_dir, git_pins(folder, writable=writable)):
-        # It is there; or not even the user may write here, so nor may the agent.
+        # It exists; or not even the user may write here, and so neither may the agent.
         with contextlib.suppress(OSError, errors.UnsafeFile), _opened(git_dir) as opened:
             with contextlib.suppress(OSError, errors.UnsafeFile):
                 opened.make("hooks", mode=0o777)
@@ -106,9 +109,9 @@ def fill_gaps(folder: str, *, writable: Sequence[str] = ()) -> None:
 
 
 def plantable(folders: Sequence[str]) -> tuple[str, ...]:
-    """What git follows to other settings, does not exist in these git folders, and cannot be kept from being made.
+    """Returns files that redirect git's settings, do not exist in these git folders, and can be created by the agent.
 
-    A mount would need an empty file there, and with that git refuses to work.
+    A mount would need an empty file there, with which git refuses to work.
     """
     whole = [folder for folder in folders if _is_git_dir(folder)]
     trees = [
@@ -116,7 +119,7 @@ def plantable(folders: Sequence[str]) -> tuple[str, ...]:
     ]
     found = [
         *(f"{folder}/commondir" for folder in whole),
-        # It counts as soon as somebody sets extensions.worktreeConfig, which `git sparse-checkout` does by itself.
+        # Takes effect once somebody sets extensions.worktreeConfig, which `git sparse-checkout` does by itself.
         *(f"{folder}/config.worktree" for folder in (*whole, *trees)),
     ]
     return tuple(path for path in found if not os.path.lexists(path))
@@ -125,18 +128,18 @@ def plantable(folders: Sequence[str]) -> tuple[str, ...]:
 class Planted(NamedTuple):
     path: str
     problem: str = ""
-    """Why it could not be put aside; empty: it has `.planted` after its name now."""
+    """Why the file could not be moved away; empty if it was renamed to end in `.planted`."""
 
 
 def disarm(paths: Sequence[str]) -> Iterator[Planted]:
-    """Put aside what was planted there meanwhile, and tell which. Git itself never makes these in such a folder."""
+    """Moves away what was planted at these paths and reports it. Git itself never creates these files there."""
     for path in paths:
         try:
             with _opened(str(Path(path).parent)) as folder:
                 if folder.kind(Path(path).name) is None:
                     continue
                 _put_aside(folder, Path(path).name)
-        except FileNotFoundError:  # another run in the same repository was quicker
+        except FileNotFoundError:  # another run in the same repository was faster
             continue
         except errors.UnsafeFile as error:
             yield Planted(path, error.message)
@@ -152,19 +155,19 @@ def _put_aside(folder: Folder, name: str) -> None:
         folder.rename(name, aside, replaces=True)
     except FileNotFoundError:
         raise
-    except OSError:  # a folder stands in the way
+    except OSError:  # a folder is in the way
         folder.remove(aside)
         folder.rename(name, aside, replaces=True)
 
 
 def _opened(path: str) -> Folder:
-    """A folder of git's, which is none if it has become a link."""
+    """Opens a git folder; fails if it has become a link."""
     with Folder.open(Path(path).parent, hard_links=True) as parent:
         return parent.folder(Path(path).name)
 
 
 def _config_places(git_dir: str) -> Iterator[str]:
-    """By their names in the git folder, each with a slash at its end."""
+    """Yields their names in the git folder, each with a trailing slash."""
     if "worktreeconfig" in (_read(Path(git_dir, "config")) or "").lower():
         yield ""
         yield from (f"worktrees/{Path(tree).name}/" for tree in _folders(Path(git_dir, "worktrees")))
@@ -180,7 +183,10 @@ def _parts(git_dir: str, writable: Sequence[str]) -> Iterator[tuple[str, bool]]:
 
 
 def _few(folder: Path, parts: Iterator[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
-    """Each part is a mount of its own, of most of a millisecond; of many, the whole folder is read-only."""
+    """Yields the parts, or the whole folder if there are many of them.
+
+    Each part is a mount of its own, which takes almost a millisecond.
+    """
     if folder.is_dir() and not folder.is_symlink():
         found = list(itertools.islice(parts, _MOST_PARTS + 1))
         yield from [(str(folder), True), *found] if len(found) <= _MOST_PARTS else [(str(folder), False)]
@@ -197,7 +203,7 @@ def _worktrees(folder: Path, writable: Sequence[str]) -> Iterator[tuple[str, boo
 
 
 def _modules(folder: Path, writable: Sequence[str], depth: int) -> Iterator[tuple[str, bool]]:
-    """A module's name may have slashes, and a module modules of its own."""
+    """Yields the parts of all modules; their names may have slashes, and modules may contain modules."""
     for path in _folders(folder):
         if _is_git_dir(path):
             yield from _parts(path, writable)
@@ -242,7 +248,7 @@ def _resolved(folder: str, path: str) -> str | None:
 
 
 def _read(path: Path) -> str | None:
-    """Links are followed: of what is read here, nothing but a path that is judged later is used."""
+    """Reads a file, following links: the only things used from it are paths that are checked later."""
     try:
         with open_named(path) as file:
             return file.read(_MOST_BYTES).decode(errors="replace")

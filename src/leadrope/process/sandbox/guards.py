@@ -1,10 +1,10 @@
-"""Makes read-only places of a running sandbox writable, or read-only again, from outside; a script of its own.
+"""Makes read-only places of a running sandbox writable, or read-only again, from outside; a separate script.
 
     python -I -S guards.py PID open|close PATH...
 
-The mounts of a sandbox belong to a user namespace that a process of the same user has made. So that user, outside, may
-enter it and change them; nobody inside may. A process has to be single-threaded to enter, hence a script. It says on
-stdout what went wrong, and ends with 1.
+The mounts of a sandbox belong to a user namespace created by a process of the same user. So that user may enter it from
+outside and change them; nobody inside may. A process must be single-threaded to enter, hence a script. It prints errors
+on stdout and exits with 1.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ MOUNT_ATTR_RDONLY = 1
 
 
 def enter(pid: int) -> None:
-    """Become a process of the sandbox as far as its mounts are concerned."""
+    """Enters the namespaces of the sandbox's mounts."""
     mounts = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
     if os.fstat(mounts).st_ino == os.stat("/proc/self/ns/mnt").st_ino:  # noqa: PTH116
         raise OSError(0, "the agent has no mounts of its own")
@@ -33,7 +33,7 @@ def enter(pid: int) -> None:
 
 
 def change(path: str, *, is_open: bool) -> None:
-    """Only the one attribute: what the host's own mount forbids (nosuid, noexec …) stays forbidden."""
+    """Changes only the read-only attribute: other restrictions of the host's mount (nosuid, noexec …) remain."""
     cleared, added = (MOUNT_ATTR_RDONLY, 0) if is_open else (0, MOUNT_ATTR_RDONLY)
     attributes = b"".join(number.to_bytes(8, sys.byteorder) for number in (added, cleared, 0, 0))
     call("syscall", MOUNT_SETATTR, AT_FDCWD, os.fsencode(path), AT_SYMLINK_NOFOLLOW, attributes, len(attributes))
@@ -53,7 +53,7 @@ def main() -> int:
         for path in paths:
             change(path, is_open=wanted == "open")
     except OSError as error:
-        print(error.strerror)  # the answer to whoever started this script
+        print(error.strerror)  # read by the process that started this script
         return 1
     return 0
 

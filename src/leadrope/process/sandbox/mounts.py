@@ -1,4 +1,4 @@
-"""Which place of the machine is seen, writable, read-only or hidden in a box, and in which order it is put there."""
+"""Decides which places of the machine are visible, writable, read-only or hidden in a sandbox, and in which order."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from leadrope.process.sandbox.values import Machine, MachinePath, Sandbox, Seen,
 
 MIB = 1 << 20
 TMP_SIZE = 1024 * MIB
-"""For /tmp and for the home. They live in memory; TMPDIR is on disk, in the run's own folder. Compilers and package
-managers fill some hundred MiB; without a bound a run could take half of the machine's memory."""
+"""Size limit for /tmp and for the home, which are in memory; TMPDIR is on disk, in the run's own folder. Compilers and
+package managers use some hundred MiB; without a limit a run could take half of the machine's memory."""
 SMALL_SIZE = 16 * MIB
 
 Kind = Literal["ro", "rw", "hide", "mask", "home", "link"]
@@ -26,7 +26,7 @@ class Mount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
-    """By destination; of two claims for the same place the later one stands."""
+    """Returns the mounts by destination; for the same destination the later one wins."""
     mounts: dict[str, Mount] = {spec.home: Mount(kind="home")}
     work: Kind = "rw" if spec.level == "workspace" else "ro"
 
@@ -38,7 +38,7 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
     for path in (spec.workspace, *spec.writable):
         add(place_of(path, machine), work)
     for path in machine.git:
-        # Mounted on itself to stay in its place. In a read-only folder it would be opened by that.
+        # Mounted on itself so that it cannot be moved. In a read-only folder that would make it writable.
         nearest = _nearest(mounts, path)
         if nearest is None or mounts[nearest].kind != "ro":
             add(place_of(path, machine), work)
@@ -51,9 +51,9 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
             mounts[name] = Mount(kind="link", source=copy.copy, is_dir=False)
     for cache in machine.caches:
         if not _is_writable(mounts, cache.place.real):
-            add(cache.place, "ro")  # until the guardian has put a layer over it
+            add(cache.place, "ro")  # until the guardian has mounted a layer over it
     for path in machine.protected:
-        # The real place counts: a hooks folder that is a link must not open what it leads to.
+        # The real path counts: a hooks folder that is a link must not make its target writable.
         if _is_writable(mounts, real(path, machine)):
             add(place_of(path, machine), "ro")
     for place in machine.guarded:
@@ -61,7 +61,7 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
             add(place, "ro")
     _close_pins(mounts, machine)
     for place in machine.agent:
-        # Also inside of a writable workspace: the same file answers `--version` outside of any box.
+        # Also inside of a writable workspace: the same file answers `--version` outside of any sandbox.
         if not sees(mounts, place.real, machine) or _is_writable(mounts, place.real):
             add(place, "ro")
     for place in machine.secrets:
@@ -70,18 +70,18 @@ def mounts_of(spec: Sandbox, machine: Machine) -> dict[str, Mount]:
     for path in (*spec.login, *([spec.config_dir] if spec.config_dir else []), spec.run_dir):
         add(place_of(path, machine), "rw")
     for cache in machine.caches:
-        if cache.layer:  # the kernel's own business; changed behind its back a layer may show anything
+        if cache.layer:  # for the kernel only; if a lower layer is changed underneath it, an overlay may show anything
             mounts[cache.layer] = Mount(kind="hide")
     _add_masks(mounts, machine)
     _add_aliases(mounts, machine)
     above = str(PurePosixPath(spec.home).parent)
     if mounts[spec.home].kind == "home" and spec.home not in machine.places and sees(mounts, above, machine):
-        del mounts[spec.home]  # it would be made on the host
+        del mounts[spec.home]  # it would be created on the host
     return mounts
 
 
 def _close_pins(mounts: dict[str, Mount], machine: Machine) -> None:
-    """A folder that is mounted on itself to stay in its place must not open a part of a guarded one again."""
+    """Keeps a folder that is mounted on itself from making a part of a guarded folder writable again."""
     guarded = [place.real for place in machine.guarded]
     for path in machine.git:
         if any(is_below(path, folder) for folder in guarded):
@@ -90,7 +90,7 @@ def _close_pins(mounts: dict[str, Mount], machine: Machine) -> None:
 
 def _add_masks(mounts: dict[str, Mount], machine: Machine) -> None:
     for place in machine.blocked:
-        # A folder that is not shown itself may lie above one that is: an extra folder, or a toolchain.
+        # A blocked folder that is not visible itself may be a parent of one that is: an extra folder, or a toolchain.
         shown = [path for path in mounts if is_below(path, place.real)]
         if shown or sees(mounts, place.real, machine):
             for path in shown:
@@ -99,7 +99,7 @@ def _add_masks(mounts: dict[str, Mount], machine: Machine) -> None:
 
 
 def _add_aliases(mounts: dict[str, Mount], machine: Machine) -> None:
-    """What is named through a link in a hidden place must be found under that name too."""
+    """Makes paths that are named through a link in a hidden place available under that name too."""
     places = [
         *machine.toolchains,
         *(cache.place for cache in machine.caches),
@@ -112,13 +112,16 @@ def _add_aliases(mounts: dict[str, Mount], machine: Machine) -> None:
         is_reachable = place.name == place.real or sees(mounts, place.name, machine)
         if not is_reachable and target is not None and target.kind in ("ro", "rw"):
             mounts[place.name] = target
-            for path, mount in [*mounts.items()]:  # a bind brings along none of the mounts below its source
+            for path, mount in [*mounts.items()]:  # a bind does not include the mounts below its source
                 if is_below(path, place.real) and mount.kind in ("ro", "hide", "mask"):
                     mounts[place.name + path.removeprefix(place.real)] = mount
 
 
 def placed(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
-    """Outer folders first: an inner mount changes a part of the outer one, an outer one covers the inner."""
+    """Orders the mounts with outer folders first.
+
+    An inner mount changes a part of the outer one; an outer one mounted later would cover the inner.
+    """
     made: set[str] = set()
     for path in sorted(mounts, key=lambda path: (path.count("/"), path)):
         mount = mounts[path]
@@ -136,10 +139,10 @@ def placed(mounts: Mapping[str, Mount], machine: Machine) -> Iterator[str]:
 
 
 def _parents(path: str, mounts: Mapping[str, Mount], machine: Machine, made: set[str]) -> Iterator[str]:
-    """The folders above a mount point, to be passed through and not to be written to.
+    """Creates the folders above a mount point, traversable but not writable.
 
-    A file beside the workspace would vanish with the run, and whoever wrote it would take it for done. What a home has
-    under names with a dot is programs' own business: caches and settings there may come and go.
+    A file written beside the workspace would vanish with the run, although its writer believed it saved. Below names
+    with a dot in the home, programs may write: caches and settings there are expected to come and go.
     """
     for parent in reversed(PurePosixPath(path).parents):
         name = str(parent)
@@ -151,7 +154,8 @@ def _parents(path: str, mounts: Mapping[str, Mount], machine: Machine, made: set
         if is_home and "/." in name.removeprefix(str(nearest)):
             mode = "0777" if machine.drops_root else "0755"
         else:
-            mode = "0755" if machine.drops_root else "0555"  # root's, who has become another user; or one's own
+            # owned by root, while the agent is another user; or owned by the agent's user
+            mode = "0755" if machine.drops_root else "0555"
         yield from ("--perms", mode, "--dir", name)
 
 
@@ -170,7 +174,10 @@ def hide(path: str, *, is_dir: bool) -> tuple[str, ...]:
 
 
 def mask(path: str, *, is_dir: bool) -> tuple[str, ...]:
-    """Every attempt to open it fails with "Permission denied": /dev/null is a device, and mounts here allow none."""
+    """Covers a path so that every attempt to open it fails with "Permission denied".
+
+    /dev/null is a device, and mounts here allow none.
+    """
     return (*tmpfs(path, 0, 4096), "--remount-ro", path) if is_dir else ("--ro-bind", "/dev/null", path)
 
 
@@ -187,7 +194,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def sight(spec: Sandbox, machine: Machine) -> Sight:
-    """The same mounts, told to those who do not build."""
+    """Describes the same mounts for code that does not build sandboxes."""
     own: dict[str, Seen] = dict.fromkeys(("/tmp", "/var", "/run", "/home", "/root", "/dev", "/proc"), "private")  # noqa: S108
     for path in (*machine.system, *machine.links):
         own[path] = "ro"
@@ -209,14 +216,14 @@ def sight(spec: Sandbox, machine: Machine) -> Sight:
 
 
 def _guarded(mounts: Mapping[str, Mount], machine: Machine) -> frozenset[str]:
-    """Without what is read-only for another reason too, and stays so."""
+    """Returns the guarded places, without those that are read-only for another reason and stay so."""
     others = {real(path, machine) for path in machine.protected} | {place.real for place in machine.agent}
     found = {place.real for place in machine.guarded} - others
     return frozenset(path for path in found if path in mounts and mounts[path].kind == "ro")
 
 
 def _nearest(mounts: Mapping[str, Mount], path: str) -> str | None:
-    """The innermost mount that decides about `path`."""
+    """The innermost mount that applies to `path`."""
     for name in (path, *map(str, PurePosixPath(path).parents)):
         if name in mounts:
             return name

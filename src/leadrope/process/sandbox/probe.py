@@ -1,6 +1,6 @@
-"""Looks at the machine for the plan of a box: what exists, what is a link, who owns what.
+"""Inspects the machine for the plan of a sandbox: what exists, what is a link, who owns what.
 
-Changes nothing, but for empty hooks of a repository that has none: what is missing cannot be protected.
+Changes nothing, except that it creates missing hooks folders in repositories: what is missing cannot be protected.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from leadrope.process.sandbox.values import (
 
 SYSTEM = ("/usr", "/etc", "/opt", "/nix", "/gnu", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
-# For uid 0 alone, who owns them; to everybody else the system itself says no. And a /proc with covers on it cannot be
-# mounted again by a sandbox inside of this one.
+# Needed for uid 0 only, which owns them; all others are refused by the system. And a sandbox inside of this one could
+# not mount /proc again if parts of it are covered.
 PROC_READ_ONLY = (
     *("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/mtrr"),
     *("/proc/pressure", "/proc/acpi", "/proc/scsi", "/proc/asound"),
@@ -49,7 +49,7 @@ ETC_HIDDEN = (
 
 
 def look(spec: Sandbox) -> Machine:
-    """Takes some milliseconds, more where programs are masked or the PATH is long."""
+    """Gathers the facts; takes some milliseconds, more if programs are masked or the PATH is long."""
     user, drops_root = _user(spec.workspace)
     system = tuple(path for path in SYSTEM if reachable.is_dir(path) and not reachable.is_symlink(path))
     links = {path: os.readlink(path) for path in SYSTEM if reachable.is_symlink(path)}  # noqa: PTH115  # as it is
@@ -127,7 +127,7 @@ def look(spec: Sandbox) -> Machine:
 
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-"""Not the run's PATH: the sandbox is built by programs of the system."""
+"""Not the run's PATH: the sandbox is built with programs of the system."""
 
 
 def _tool(name: str) -> str:
@@ -138,7 +138,10 @@ def _tool(name: str) -> str:
 
 
 def _user(workspace: str) -> tuple[SandboxUser, bool]:
-    """Root becomes the owner of the workspace: without its capabilities it could not write there."""
+    """Returns the agent's user and whether that drops root.
+
+    Root becomes the owner of the workspace: without its capabilities it could not write there.
+    """
     me = SandboxUser(uid=os.geteuid(), gid=os.getegid())
     owner = os.stat(workspace).st_uid  # noqa: PTH116
     if me.uid != 0 or owner == 0:
@@ -158,14 +161,14 @@ def _needed(path: str) -> MachinePath:
 
 def _existing(paths: Iterator[str] | tuple[str, ...]) -> Iterator[MachinePath]:
     for path in paths:
-        if os.path.exists(path):  # noqa: PTH110  # also for what may not be looked at
+        if os.path.exists(path):  # noqa: PTH110  # also for what cannot be inspected
             yield MachinePath(name=path, real=real_path(path), is_dir=os.path.isdir(path))  # noqa: PTH112
 
 
 def _secrets(spec: Sandbox) -> Iterator[MachinePath]:
-    """Of the run's home, and of the user's own if that is another one."""
+    """Yields the folders of keys in the run's home, and in the user's own if that is another one."""
     homes = {spec.home, real_path(spec.home)}
-    with contextlib.suppress(KeyError):  # a user that no password file knows, as in many containers
+    with contextlib.suppress(KeyError):  # a user without a passwd entry, as in many containers
         homes.add(pwd.getpwuid(os.geteuid()).pw_dir)
     login = {real_path(path) for path in spec.login}
     opened = {real_path(path) for path in spec.opened}
@@ -176,7 +179,7 @@ def _secrets(spec: Sandbox) -> Iterator[MachinePath]:
 
 
 def _identity(spec: Sandbox) -> Iterator[MachinePath]:
-    """The user's git configuration, with the files that it includes: a name for work is often kept in one."""
+    """Yields the user's git configuration with its includes: a work identity is often kept in one."""
     found = [f"{spec.home}/{name}" for name in GIT_IDENTITY]
     is_theirs = spec.home in (spec.workspace, *spec.writable)  # then an agent could have named anything there
     for file in () if is_theirs else (f"{spec.home}/.gitconfig", f"{spec.home}/.config/git/config"):
@@ -189,24 +192,27 @@ def _is_secret(place: MachinePath, secrets: tuple[MachinePath, ...]) -> bool:
 
 
 def _protected(spec: Sandbox) -> Iterator[str]:
-    """Only if it lies in something writable does it need this; the plan knows."""
+    """Yields what needs protection if it lies in something writable, which the plan decides."""
     for folder in (spec.workspace, *spec.writable):
-        # A file that says where the git folder is: another one would bring hooks and settings of its own.
+        # A file that points to the git folder: a changed one would bring its own hooks and settings.
         if reachable.is_file(Path(folder, ".git")):
             yield str(Path(folder, ".git"))
     yield from (path for path in spec.kept if reachable.exists(path))
-    # Whoever can write to the Python that runs leadrope runs outside of every box, the next time.
+    # Whoever can write to the Python installation of leadrope runs outside of every sandbox the next time.
     yield sys.prefix
 
 
 def _is_only_shown(path: str, spec: Sandbox) -> bool:
-    """In a folder that is read-only here: nothing is opened, made or copied for git there."""
+    """Whether the path is in a folder that is read-only here: nothing is opened, created or copied for git there."""
     around = [one for one in (spec.workspace, *spec.writable, *spec.readable) if Path(path).is_relative_to(one)]
     return max(around, key=len, default=None) in spec.readable
 
 
 def _above(paths: tuple[str, ...], writable: list[str]) -> tuple[str, ...]:
-    """The folders between a writable one and these: one that was moved away would take what is read-only with it."""
+    """Returns the folders between a writable folder and these paths.
+
+    If one of them were moved away, the read-only paths would move with it.
+    """
     parents = {str(parent) for path in paths for parent in Path(path).parents}
     return tuple(sorted(path for path in parents if any(path.startswith(f"{folder}/") for folder in writable)))
 
@@ -216,7 +222,7 @@ def _agent(binary: str, system: tuple[str, ...]) -> Iterator[MachinePath]:
     yield MachinePath(name=binary, real=real, is_dir=False)
     if any(real.startswith(f"{folder}/") for folder in system) or configured_paths.is_elf(real):
         return
-    # A script: what it is made of lies beside it, up to the root of its package.
+    # A script: its dependencies lie beside it, up to the root of its package.
     for folder in Path(real).parents[:4]:
         if reachable.is_file(folder / "package.json"):
             yield MachinePath(name=str(folder), real=str(folder))
@@ -224,7 +230,7 @@ def _agent(binary: str, system: tuple[str, ...]) -> Iterator[MachinePath]:
 
 
 def _rehearsal(binary: str) -> Iterator[MachinePath]:
-    """A scripted agent is played by a module of this package, wherever that is installed."""
+    """Yields this package for a scripted agent, which is run by one of its modules."""
     if not configured_paths.is_elf(binary):
         package = str(Path(real_path(__file__)).parents[2])
         yield MachinePath(name=package, real=package)
@@ -232,7 +238,10 @@ def _rehearsal(binary: str) -> Iterator[MachinePath]:
 
 @functools.lru_cache(maxsize=4)
 def _etc_hidden(uid: int) -> tuple[MachinePath, ...]:
-    """For uid 0 everything that not everybody may read: it owns those files, with or without capabilities."""
+    """Returns the files in /etc that are hidden from uid 0: those that not everybody may read.
+
+    uid 0 owns those files, with or without capabilities.
+    """
     hidden = list(_existing(ETC_HIDDEN))
     if uid == 0:
         hidden += _closed_to_others("/etc")
@@ -242,7 +251,10 @@ def _etc_hidden(uid: int) -> tuple[MachinePath, ...]:
 
 
 def _closed_to_others(folder: str) -> Iterator[MachinePath]:
-    """Everything below it that not everybody may read. os.walk takes twice as long, at the start of every sandbox."""
+    """Yields everything below the folder that not everybody may read.
+
+    os.walk takes twice as long, and this runs at the start of every sandbox.
+    """
     todo = [folder]
     while todo:
         with contextlib.suppress(FileNotFoundError), os.scandir(todo.pop()) as entries:
@@ -258,13 +270,19 @@ def _closed_to_others(folder: str) -> Iterator[MachinePath]:
 
 
 def _resolv() -> str | None:
-    """A link into /run on machines with systemd-resolved; without its target no name is resolved."""
+    """Returns the target of /etc/resolv.conf if that is elsewhere.
+
+    It is a link into /run on machines with systemd-resolved, and without its target no name is resolved.
+    """
     real = real_path("/etc/resolv.conf")
     return real if reachable.is_file(real) and not real.startswith(("/etc/", "/usr/")) else None
 
 
 def _open_to(user: SandboxUser, places: Iterator[MachinePath]) -> Iterator[MachinePath]:
-    """What the agent's user may read. A git configuration that is seen but cannot be read stops every git command."""
+    """Yields the places that the agent's user may read.
+
+    A git configuration that is visible but unreadable makes every git command fail.
+    """
     for place in places:
         try:
             found = os.stat(place.real)  # noqa: PTH116
@@ -281,8 +299,11 @@ def _open_to(user: SandboxUser, places: Iterator[MachinePath]) -> Iterator[Machi
 
 
 def _is_reachable(path: str, user: SandboxUser) -> bool:
-    """Bubblewrap looks up paths as root of a user namespace that has one user: others' closed folders stay closed."""
-    if os.geteuid() == 0 and user.uid != 0:  # it looks up as the real root, before it becomes the user
+    """Whether bubblewrap can reach the path.
+
+    It resolves paths as root of a user namespace with a single user: closed folders of other users stay closed.
+    """
+    if os.geteuid() == 0 and user.uid != 0:  # it resolves paths as the real root, before it becomes the user
         return True
     for parent in Path(path).parents:
         found = os.stat(parent)  # noqa: PTH116
@@ -292,7 +313,7 @@ def _is_reachable(path: str, user: SandboxUser) -> bool:
 
 
 def _masks(spec: Sandbox) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The files to mask, and those of blocked programs that cannot be masked."""
+    """Returns the files to mask, and those files of blocked programs that cannot be masked."""
     try:
         files = programs.files_of(spec.masked, spec.path, must=spec.must_mask)
     except programs.Cannot as error:
@@ -308,7 +329,7 @@ def _most(limit: int) -> int | None:
 
 
 def _processes_of(uid: int) -> int:
-    """Threads count too."""
+    """Counts the user's processes, including threads."""
     count = 0
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():

@@ -1,4 +1,4 @@
-"""Every file under which a program can be started on this machine; masks nothing itself."""
+"""Finds every file with which a program can be started on this machine."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from leadrope.process import reachable
 
 FOLDERS = ("/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin", "/bin", "/sbin", "/usr/games")
 DEEP_FOLDERS = ("/opt", "/usr/local", "/usr/libexec", "/usr/lib/git-core", "/snap/bin")
-"""Searched to their depth: copies of programs lie there under their own names."""
+"""Searched recursively: copies of programs lie there under their own names."""
 
-# One file with many names. What it can do beside the masked program is decided by its first argument, so the whole
-# file must go; where the system's shell is the same file, nothing could start any more.
+# One file with many names. Its first argument decides what it does, so the whole file must be masked; where it is also
+# the system's shell, nothing could be started any more.
 MULTI_CALL = ("busybox", "toybox")
 
 _MOST_ENTRIES = 50_000
 
 KEPT_S = 30.0
-"""How long an answer is kept: a search takes some 30 ms, and programs are seldom installed in between."""
+"""How long a result is kept: a search takes some 30 ms, and programs are rarely installed in between."""
 
 
 class Cannot(Exception):
@@ -34,9 +34,9 @@ class Cannot(Exception):
 
 
 def files_of(programs: Sequence[str], path: str, *, must: bool = True) -> tuple[str, ...]:
-    """The real files of the named programs: on the PATH, in the system's folders, in /opt, and their hard links.
+    """Returns the real files of the programs: on the PATH, in system folders, in /opt, and their hard links.
 
-    `must`: raise Cannot for one that is the system's shell too; else that file is left out.
+    With `must`, raises Cannot for a program that is also the system's shell; otherwise that file is left out.
     """
     if not programs:
         return ()
@@ -47,7 +47,7 @@ def files_of(programs: Sequence[str], path: str, *, must: bool = True) -> tuple[
 
 
 def shells_of(programs: Sequence[str], path: str) -> tuple[str, ...]:
-    """Those of the named programs' files that `files_of` leaves out: they are the system's shell too."""
+    """Returns the files that `files_of` leaves out because they are also the system's shell."""
     return _search(tuple(programs), path, int(time.monotonic() / KEPT_S))[1] if programs else ()
 
 
@@ -69,14 +69,14 @@ def _search(programs: tuple[str, ...], path: str, moment: int) -> tuple[tuple[st
 
 
 def _all(folders: Sequence[str], names: frozenset[str] | None = None) -> Iterator[str]:
-    """Every entry, or those with one of the names."""
+    """Yields every entry, or only those with one of the names."""
     yield from _entries(folders, names)
     yield from _deep_entries(DEEP_FOLDERS, names)
 
 
 def _entries(folders: Sequence[str], names: frozenset[str] | None) -> Iterator[str]:
     for folder in folders:
-        if names is not None:  # some twenty looks instead of a list of thousands
+        if names is not None:  # some twenty lookups instead of a list of thousands
             yield from (path for name in names if os.path.lexists(path := f"{folder}/{name}"))
             continue
         try:

@@ -1,7 +1,7 @@
-"""Which folders the programs on a PATH are made of, so that they still run where the user's home is hidden.
+"""Finds the folders that the programs on a PATH need, so that they still run if the user's home is hidden.
 
-A link in a folder that agents can write to is not believed: it could name any file of the machine and have it shown at
-the next run. Only one that leads to a Python installation is followed, because a project's own venv is made that way.
+A link in a folder that agents can write to is not trusted: it could name any file of the machine and have it shown at
+the next run. Only links to a Python installation are followed, because a project's own venv has them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from leadrope.process import reachable
 from leadrope.process.sandbox.values import Cache, MachinePath
 
 BIN_NAMES = frozenset({"bin", "sbin", "shims", "libexec", "condabin"})
-# A folder that has one of these beside its bin is an installation, not somebody's project with a few scripts in it.
+# A folder that has one of these beside its bin folder is an installation, not a project with a few scripts in it.
 PREFIX_SIGNS = ("lib", "lib64", "libexec", "pyvenv.cfg", "versions", "installs", "plugins", "pkg", "conda-meta")
 
 COMPANIONS: dict[str, tuple[str, ...]] = {
-    # Not ~/.cargo itself: its credentials lie there, and builds write a lock beside them.
+    # Not ~/.cargo itself: its credentials lie there, and builds write a lock file beside them.
     ".cargo/bin": (".cargo/bin", ".cargo/registry", ".cargo/git", ".cargo/config.toml", ".cargo/env", ".rustup"),
     ".local/bin": (".local/bin", ".local/lib", ".local/share/pipx", ".local/share/uv", ".local/share/mise"),
     "go/bin": ("go/bin", "go/pkg"),
@@ -31,7 +31,7 @@ CACHES = (
     *(".cache/go-build", ".cache/pip", ".cache/uv", ".cache/yarn", ".cache/pypoetry/cache", ".npm/_cacache"),
     *(".local/share/pnpm/store", ".m2/repository", ".gradle/caches", ".nuget/packages", ".cache/composer"),
 )
-"""Of package managers and compilers, below a home. Not their folders as a whole: credentials lie beside."""
+"""Caches of package managers and compilers, below a home. Not their parent folders: those also hold credentials."""
 
 _MOST_ENTRIES = 2000
 _MOST_ROUNDS = 4
@@ -40,7 +40,7 @@ _STEPS = frozenset({"", ".", ".."})
 
 
 def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[str] = ()) -> tuple[MachinePath, ...]:
-    """The folders to show, read-only, for the programs in `path`; those below a folder in `seen` need nothing."""
+    """Returns the folders to show read-only for the programs in `path`, except those below a folder in `seen`."""
     system, theirs = tuple(seen), tuple(writable)
     found: dict[str, MachinePath] = {}
     todo = [MachinePath(name=entry, real=real_path(entry)) for entry in path.split(":") if entry.startswith("/")]
@@ -60,13 +60,13 @@ def toolchains(path: str, home: str, *, seen: Iterable[str], writable: Iterable[
 
 
 def caches(home: str, shown: Iterable[MachinePath], *, uid: int, writable: Iterable[str]) -> Iterator[Cache]:
-    """Those of this user. What lies in a folder that agents can write to is theirs already."""
+    """Yields the caches of this user, except those in folders that agents can already write to."""
     theirs, seen = tuple(writable), [place.real for place in shown]
     for name in CACHES:
         path = f"{home}/{name}"
         real = real_path(path)
         is_theirs = _is_seen(real, theirs) or _is_seen(path, theirs)
-        # In another user's nothing could be changed, with a layer or without.
+        # Nothing could be changed in another user's cache, with or without a layer.
         if reachable.is_dir(path) and not is_theirs and Path(path).stat().st_uid == uid:
             yield Cache(place=MachinePath(name=path, real=real), is_extra=not _is_seen(real, seen))
 
@@ -99,14 +99,14 @@ def _parts(entry: MachinePath, home: str) -> Iterator[MachinePath]:
         yield MachinePath(name=str(Path(entry.name).parent), real=str(prefix))
         if str(Path(entry.name).parent) != str(prefix):
             yield MachinePath(name=str(prefix), real=str(prefix))
-        if Path(real_path(Path(entry.name).parent)) != prefix:  # the bin folder alone is a link
+        if Path(real_path(Path(entry.name).parent)) != prefix:  # only the bin folder is a link
             yield entry
         return
     yield MachinePath(name=entry.name, real=entry.real, is_dir=reachable.is_dir(entry.real))
 
 
 def _is_prefix(folder: Path, bin_folder: str, home: str) -> bool:
-    """Never the home, nor anything above it, nor a first level such as /data."""
+    """Whether `folder` is an installation; never the home, a folder above it, or one such as /data."""
     real_home = real_path(home)
     is_too_wide = len(folder.parts) < 3 or _is_seen(real_home, (str(folder),)) or str(folder) == f"{real_home}/.local"
     if is_too_wide or Path(bin_folder).name not in BIN_NAMES:
@@ -115,7 +115,7 @@ def _is_prefix(folder: Path, bin_folder: str, home: str) -> bool:
 
 
 def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[MachinePath]:
-    """Where the links in a folder of programs lead, if that is somewhere else: a venv's python, say."""
+    """Yields the targets of links in a folder of programs that lead elsewhere: a venv's python, say."""
     try:
         changed = os.stat(folder).st_mtime_ns  # noqa: PTH116
     except OSError:
@@ -134,7 +134,7 @@ def _led_away(folder: str, seen: tuple[str, ...]) -> Iterator[MachinePath]:
 
 @functools.lru_cache(maxsize=128)
 def _links(folder: str, changed: int) -> tuple[tuple[str, str], ...]:
-    """Kept while the folder is the same: there are hundreds of links in /usr/bin."""
+    """Lists links and their targets, cached while the folder is unchanged: there are hundreds in /usr/bin."""
     try:
         links = [entry.path for entry in names(folder, most=_MOST_ENTRIES) if entry.is_link]
     except OSError:
@@ -144,7 +144,7 @@ def _links(folder: str, changed: int) -> tuple[tuple[str, str], ...]:
 
 
 def _followed(link: str, folders: dict[str, str]) -> str:
-    """As `real_path`, which looks at all folders above each link; here each is looked at once and kept in `folders`."""
+    """Like `real_path`, but resolves the folder above each link only once and keeps it in `folders`."""
     path = link
     for _ in range(_MOST_LINKS):
         above, _, name = path.rpartition("/")
@@ -154,22 +154,22 @@ def _followed(link: str, folders: dict[str, str]) -> str:
         try:
             target = os.readlink(path)  # noqa: PTH115
         except OSError:
-            return path  # not a link, or not there
+            return path  # not a link, or missing
         base = "" if target.startswith("/") else folders[above]
         while base and target.startswith("../"):
             base, target = base.rpartition("/")[0], target[3:]
         if not _STEPS.isdisjoint(target.removeprefix("/").split("/")):
-            break  # a step back over a link is not one in the text
+            break  # going up through a link is not the same as removing a component of the text
         path = target if target.startswith("/") else f"{base}/{target}"
     return real_path(link)
 
 
 def _on_the_way(link: str, seen: tuple[str, ...]) -> Iterator[MachinePath]:
-    """A chain of links passes through names of its own: python -> ~/.pyenv/versions/3.11 (a link) -> 3.11.7."""
+    """Yields the intermediate folders of a chain of links: python -> ~/.pyenv/versions/3.11 (a link) -> 3.11.7."""
     for _ in range(8):
         if not reachable.is_symlink(link):
             return
-        link = os.path.normpath(Path(link).parent / os.readlink(link))  # noqa: PTH115  # a text; Path would tidy it
+        link = os.path.normpath(Path(link).parent / os.readlink(link))  # noqa: PTH115  # as text; Path would normalize it
         parent = str(Path(link).parent)
         if real_path(parent) != parent and not _is_seen(parent, seen) and Path(parent).name in BIN_NAMES:
             yield MachinePath(name=parent, real=real_path(parent))
@@ -180,5 +180,5 @@ def _is_seen(path: str, folders: Iterable[str]) -> bool:
 
 
 def _beginnings(folders: Iterable[str]) -> tuple[str, ...]:
-    """What a path with a slash behind it begins with if it is one of the folders, or lies in one."""
+    """Returns the prefixes that mark a path, with a slash appended, as one of the folders or as inside of one."""
     return tuple(f"{folder.rstrip('/')}/" for folder in folders)

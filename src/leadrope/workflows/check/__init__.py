@@ -1,1 +1,1 @@
-"""Checks of a workflow before anything runs."""
+"""Checks a workflow before anything runs."""

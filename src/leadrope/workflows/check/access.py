@@ -1,4 +1,4 @@
-"""What a file asks of the user's environment, checked before anything runs: variables, and references to secrets."""
+"""Checks what a file requests from the user's environment: variables, and references to secrets."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _NAME = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def look(workflow: Workflow, findings: Findings) -> None:
-    """Tells of variables that no file may ask for."""
+    """Reports variables that no file may request."""
     asked: list[tuple[str, Path]] = [(name, ("settings", "env")) for name in workflow.settings.env]
     asked += [(one.env, ("inputs", one.name, "env")) for one in workflow.inputs if one.env]
     if not asked:
         return
-    from leadrope.runtime.sandboxing.access import check_asked_variable  # noqa: PLC0415  # few workflows ask for any
+    from leadrope.runtime.sandboxing.access import check_asked_variable  # noqa: PLC0415  # few workflows request any
 
     for name, path in asked:
         try:
@@ -30,7 +30,7 @@ def look(workflow: Workflow, findings: Findings) -> None:
 
 
 def is_secret(one: templates.Reference, path: Path) -> bool:
-    """Whether a template whose name nothing else has is `${secret.NAME}` of a step."""
+    """Whether a template that nothing else defines is a step's `${secret.NAME}`."""
     return one.root == SECRET and path[0] == "steps"
 
 
@@ -43,7 +43,7 @@ def secret(
     path: Path,
     where: Position,
 ) -> None:
-    """Tells where a reference to a secret may not stand, or names none."""
+    """Reports a reference to a secret in a place that does not allow it, or without a name."""
     kind = types.get(step.type)
     if kind is None:
         return

@@ -1,4 +1,4 @@
-"""What a workflow's file asks for besides its workspace, and whether it has been given that. Grants nothing itself."""
+"""What a workflow's file requests besides its workspace, and whether that was granted."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ AGENT_STEPS = ("agent", "claude-code")
 
 class AccessRequest(msgspec.Struct, frozen=True, kw_only=True):
     access: Access
-    """Folders, and variables for its commands."""
+    """Folders, and variables for the workflow's commands."""
     inputs: dict[str, str] = {}
-    """Variables that fill inputs: the input -> the variable."""
+    """The variables that fill inputs, by input."""
 
     @property
     def is_nothing(self) -> bool:
@@ -36,7 +36,10 @@ class AccessRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def asked_by(workflow: model.Workflow, *, workspace: Path, environ: Mapping[str, str], leadrope_home: Path) -> Access:
-    """By its Settings and its agents. BadValue for what no file may ask for, BadDirectory for a missing folder."""
+    """Returns the access requested by the file's settings and agents.
+
+    Raises BadValue for what no file may request, BadDirectory for a missing folder.
+    """
     settings = workflow.settings
     for name in settings.env:
         accesses.check_asked_variable(name, "env")
@@ -48,7 +51,10 @@ def asked_by(workflow: model.Workflow, *, workspace: Path, environ: Mapping[str,
 
 
 def _agent_folders(workflow: model.Workflow, workspace: Path, environ: Mapping[str, str]) -> Iterator[str]:
-    """`cwd` and `extra_dirs` of agent steps outside of the workspace. Templates are filled, and judged, at the step."""
+    """Yields `cwd` and `extra_dirs` of agent steps outside of the workspace.
+
+    Templates are filled, and the result is judged, when the step runs.
+    """
     for step in workflow.every_step:
         if step.type not in AGENT_STEPS:
             continue
@@ -61,7 +67,7 @@ def _agent_folders(workflow: model.Workflow, workspace: Path, environ: Mapping[s
 
 
 def outside(text: str, workspace: Path, environ: Mapping[str, str]) -> accesses.SharedFolder | None:
-    """The folder that `DIR` or `DIR:ro` of a step means, where it does not lie in the workspace."""
+    """Returns the folder meant by a step's `DIR` or `DIR:ro` if it is outside of the workspace."""
     name, is_read_only = extra_dirs.parse(text)
     real = Path(real_path(folder_of(name, workspace, environ)))
     if real.is_relative_to(real_path(workspace)):
@@ -70,7 +76,7 @@ def outside(text: str, workspace: Path, environ: Mapping[str, str]) -> accesses.
 
 
 def folder_of(name: str, workspace: Path, environ: Mapping[str, str]) -> Path:
-    """As a step names it: seen from the workspace, or from the user's home."""
+    """Resolves a folder named by a step, relative to the workspace or with `~`."""
     if name == "~" or name.startswith("~/"):
         return homes.user_home(environ) / name[2:]
     return workspace / name
@@ -79,7 +85,7 @@ def folder_of(name: str, workspace: Path, environ: Mapping[str, str]) -> Path:
 def refuse_uncovered(
     loaded: Loaded, access: Access, *, workspace: Path, environ: Mapping[str, str], leadrope_home: Path
 ) -> None:
-    """RequestError where the file asks for more than it has been given."""
+    """Raises RequestError if the file requests more than was granted."""
     asked = asked_by(loaded.workflow, workspace=workspace, environ=environ, leadrope_home=leadrope_home)
     lacks = access.lacks(asked)
     if lacks != Access():
@@ -92,7 +98,7 @@ def refuse_uncovered(
 def refuse_unknown_secrets(
     loaded: Loaded, allowed: Collection[str], *, environ: Mapping[str, str], leadrope_home: Path
 ) -> None:
-    """Before anything runs: a secret that a step refers to is allowed, and set."""
+    """Checks before anything runs that each secret referred to by a step is allowed and set."""
     names = secret_names(loaded.workflow)
     for name in names:
         if name not in allowed:
@@ -109,12 +115,12 @@ def described(access: Access) -> str:
 
 
 def flags(access: Access) -> str:
-    """The options that give exactly this."""
+    """Returns the command-line options that grant exactly this access."""
     return " ".join((*(f"--add-dir {one}" for one in access.folders), *(f"--var {one}" for one in access.variables)))
 
 
 def secret_names(workflow: model.Workflow) -> tuple[str, ...]:
-    """The secrets that its steps refer to."""
+    """Returns the secrets that the workflow's steps refer to."""
     taken = {*(one.name for one in workflow.inputs), *(step.id for step in workflow.every_step)}
     if model.SECRET in taken:
         return ()

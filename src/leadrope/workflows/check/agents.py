@@ -1,4 +1,4 @@
-"""Whether the saved agents that steps name exist and can be used; reads the user's configuration, runs nothing."""
+"""Checks that the saved agents named by steps exist and can be used, from the user's configuration."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def names_agents(document: WorkflowDocument) -> bool:
 
 
 def look(document: WorkflowDocument, *, leadrope_home: Path, workspace: Path) -> tuple[WorkflowProblem, ...]:
-    """One problem for each step whose agent is unknown, not trusted, or has a mistake."""
-    from leadrope.runtime.agents import saved_agents  # noqa: PLC0415  # only those pay for it whose steps name agents
+    """Returns a problem for each step whose agent is unknown, untrusted or invalid."""
+    from leadrope.runtime.agents import saved_agents  # noqa: PLC0415  # only needed if a step names an agent
 
     environ = {**os.environ, "LEADROPE_HOME": str(leadrope_home)}
     findings = Findings(document.places)

@@ -1,4 +1,4 @@
-"""A workflow checked before anything runs, against the step types given as data. Runs nothing and imports no step."""
+"""Checks a workflow before anything runs, against the step types passed in as data."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ BATCH_OUTPUTS: Mapping[str, Any] = {
 }
 LOOP_OUTPUTS: Mapping[str, Any] = {"iterations": {"type": "integer"}, "loop_stopped": {"type": "string"}}
 ERROR_OUTPUTS: Mapping[str, Any] = {"error": _ERROR}
-"""Of a step that another one takes over from: `kind`, `message` and `hint` of what went wrong."""
+"""The outputs of a step whose error another one handles: `kind`, `message` and `hint` of the error."""
 
 _HALVES = (("batch",), ("loop",))
 
@@ -49,11 +49,11 @@ _HALVES = (("batch",), ("loop",))
 def check_document(
     document: WorkflowDocument, types: Mapping[str, StepType], inner: Mapping[str, CalledWorkflow] | None = None
 ) -> tuple[WorkflowProblem, ...]:
-    """Everything that is wrong with a file, in its order; what could not be read is told once and not judged.
+    """Returns everything that is wrong with a file, in order; what could not be read is reported once and not checked.
 
-    `inner` is what is known of the workflows that steps call, by step.
+    `inner` describes the workflows that steps call, by step.
     """
-    # A `batch` or `loop` with a mistake inside is not in the model; what it would give is then not known.
+    # A `batch` or `loop` with an error inside is not in the model; what it would add is then unknown.
     halves = {one.path[:3] for one in document.problems if one.severity == "error" and one.path[2:3] in _HALVES}
     found = check(
         document.workflow,
@@ -66,7 +66,7 @@ def check_document(
     )
     is_empty_told = any(one.kind in ("no_steps", "too_long") for one in document.problems)
     every = [*document.problems, *(one for one in found if one.kind != "no_steps" or not is_empty_told)]
-    # The same mistake in other words: with the parameter below it the value is no YAML.
+    # The same error in other words: with the parameter below it the value is not valid YAML.
     indented = {one.path for one in every if one.kind == "indented_parameter"}
     foreign = {one.path for one in every if one.kind == "foreign_template"}
     every = [one for one in every if one.kind != "not_yaml" or one.path not in (*indented, *foreign)]
@@ -76,7 +76,7 @@ def check_document(
 
 
 def _softened(one: WorkflowProblem) -> WorkflowProblem:
-    """Pflow lets steps stand that no way leads to; they never run, there and here."""
+    """Downgrades unreachable steps in pflow's files to warnings: pflow accepts them, and they never run."""
     return msgspec.structs.replace(one, severity="warning") if one.kind == "unreachable_step" else one
 
 
@@ -89,7 +89,7 @@ def check(
     inner: Mapping[str, CalledWorkflow] | None = None,
     key_lines: Mapping[Path, KeyLines] | None = None,
 ) -> tuple[WorkflowProblem, ...]:
-    """All errors and warnings, each once."""
+    """Returns all errors and warnings, without duplicates."""
     findings = Findings(places or {})
     of_steps = StepCheck(
         types, findings, unreadable=frozenset(unreadable), respelt=respelt or {}, key_lines=key_lines or {}
@@ -115,7 +115,7 @@ class _Checker:
         self._every = workflow.every_step
         self._steps = {step.id: step for step in self._every}
         self._groups = groups.Groups(workflow.steps)
-        # A second step of one name has a name that only its problems have.
+        # A second step of the same name has a name that only its problems use.
         self._named = tuple(name for name in self._steps if not of_steps.is_unreadable(("steps", name)))
         self._inputs = {one.name: one for one in workflow.inputs}
         self._inner = inner
@@ -231,7 +231,7 @@ class _Checker:
                 )
 
     def _is_half(self, step: Step) -> bool:
-        """It says `batch` or `loop` in a way that could not be read."""
+        """Whether the step has a `batch` or `loop` that could not be read."""
         return (step.batch is None and self._of_steps.is_unreadable(("steps", step.id, "batch"))) or (
             step.loop is None and self._of_steps.is_unreadable(("steps", step.id, "loop"))
         )
@@ -240,7 +240,7 @@ class _Checker:
         return next((key for key in keys if ("steps", step.id, key) in self._places), keys[0])
 
     def _wanted(self, step: Step, key: str) -> frozenset[str] | None:
-        """The types that a parameter takes, for a template that stands alone in it."""
+        """Returns the types that a parameter accepts, for a single template in it."""
         kind = self._types.get(step.type)
         if key in ("timeout", "budget"):
             return frozenset(("number",))
@@ -266,9 +266,9 @@ class _Checker:
             self._reference(reference, path, own, wanted)
 
     def _foreign(self, value: Any, path: Path, own: tuple[str, ...]) -> Iterator[habits.Braces]:
-        """Tells of `{{ name }}`, which stays as it is; surely a mistake where something has that name."""
+        """Reports `{{ name }}`, which is not replaced; certainly an error if something has that name."""
         if path[0] == "outputs" and self._meant(value) is not None:
-            return  # told as a source without its marks
+            return  # reported as a source without its marks
         for one in habits.braces(value):
             meant = habits.template_for(one.name, self._named, self._inputs, own)
             self._findings.add(
@@ -284,7 +284,7 @@ class _Checker:
             yield one
 
     def _source(self, output: Output) -> None:
-        """A template whose `${}` was forgotten is a text like any other, and nothing would ever fail."""
+        """Reports a template without `${}`, which would be an ordinary text and never fail."""
         path = ("outputs", output.name, "source")
         value = output.source
         meant = self._meant(value)
@@ -308,7 +308,7 @@ class _Checker:
             )
 
     def _meant(self, value: Any) -> str | None:
-        """`f.stdout` with its `${}`, where something is called `f`."""
+        """Returns `f.stdout` as a template, if something is called `f`."""
         if not isinstance(value, str) or any(templates.texts(value)):
             return None
         meant = f"${{{value.strip(' ${}')}}}"
@@ -320,7 +320,7 @@ class _Checker:
         path = ("steps", step.id, "batch", "items")
         self._templates(items, path, names, frozenset(("array",)))
         if (isinstance(items, str) and items.lstrip()[:1] == "[") or templates.broken(items):
-            return  # a text that is a list in JSON is taken
+            return  # a text that is a list in JSON is accepted
         for misfit in schema_match.misfits(items, {"type": "array"}):
             self._findings.add(
                 "wrong_type",
@@ -380,7 +380,7 @@ class _Checker:
             )
 
     def _may_have_failed(self, used: Step, one: templates.Reference, path: Path, where: Position) -> None:
-        """A step that runs both after another one and after what handles its error."""
+        """Reports a step that runs both after another one and after what handles that one's error."""
         is_guarded = one.has_fallback or one.parts[:1] == ("error",) or "exists(" in one.text
         if used.on_error is None or is_guarded or path[0] != "steps" or used.on_error not in self._steps:
             return
@@ -474,7 +474,7 @@ class _Checker:
         path: Path,
         where: Position,
     ) -> None:
-        """The path behind an input or an output, against what is known of its value; an answer may hold more."""
+        """Checks the path after an input or an output against its schema; warns only if the value may have more."""
         found = schema_match.dead_end(schema, parts, way)
         if found is not None:
             self._findings.add(
@@ -512,7 +512,7 @@ class _Checker:
 
 
 def _batch_outputs(kind: StepType, own: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The outputs of a batch, whose `results` hold those of the step itself."""
+    """Returns the outputs of a batch, whose `results` contain those of the step itself."""
     known = own if own is not None else kind.outputs
     is_open = kind.has_open_outputs and own is None
     properties = {**known, **_ITEM, "error": _ERROR}

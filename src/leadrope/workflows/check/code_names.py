@@ -1,6 +1,6 @@
-"""Names in the Python of a step that nothing defines, found without running it.
+"""Finds undefined names in the Python code of a step, without running it.
 
-Only what is certain: a name that no statement binds, in whatever scope, and that is neither built in nor an input.
+Only certain errors: names that no statement binds in any scope, and that are neither builtins nor inputs.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterator
 from leadrope.workflows.problems import nearest
 
 GIVEN = frozenset(("Any", "Optional", "typing"))
-"""Words for types that code has without importing them."""
+"""Type names that code can use without importing them."""
 _OF_MODULES = frozenset(("__name__", "__doc__", "__file__", "__builtins__", "__annotations__", "__spec__"))
 
 
 def undefined(tree: ast.Module, inputs: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Each such name once, with the line of its first use and what was probably meant."""
+    """Yields each such name once, with the line of its first use and what was probably meant."""
     bound = {*inputs, *_bound(tree)}
     if "*" in bound:
         return
@@ -32,7 +32,7 @@ def undefined(tree: ast.Module, inputs: Collection[str]) -> Iterator[tuple[int, 
 
 
 def not_given(tree: ast.Module, inputs: Collection[str]) -> Iterator[tuple[int, str]]:
-    """Inputs that the code declares (`name: type`), and that neither `inputs` nor a statement gives a value."""
+    """Yields inputs that the code declares (`name: type`) without a value from `inputs` or a statement."""
     bare = [
         one
         for one in tree.body
@@ -48,7 +48,7 @@ def not_given(tree: ast.Module, inputs: Collection[str]) -> Iterator[tuple[int, 
 
 
 def _bound(tree: ast.Module, without: Collection[ast.expr] = ()) -> Iterator[str]:
-    """Names that some statement gives a value; `*` where that cannot be known."""
+    """Yields the names that some statement binds; `*` if that cannot be determined."""
     for node in ast.walk(tree):
         match node:
             case ast.Name(ctx=ast.Store() | ast.Del()) if node not in without:
@@ -70,4 +70,4 @@ def _bound(tree: ast.Module, without: Collection[ast.expr] = ()) -> Iterator[str
             case ast.Global() | ast.Nonlocal():
                 yield from node.names
             case ast.Call(func=ast.Name(id="exec" | "globals" | "locals" | "vars")) | ast.Name(id="NameError"):
-                yield "*"  # code that expects a NameError lives without the name
+                yield "*"  # code that handles NameError works without the name

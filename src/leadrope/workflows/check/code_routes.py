@@ -1,4 +1,4 @@
-"""What the Python of a step sets the variable `next` to, found without running it."""
+"""Finds the values that the Python code of a step assigns to the variable `next`, without running it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from leadrope.process.command_pool import code_runner
 
 
 class Routes(msgspec.Struct, frozen=True, kw_only=True):
-    """What a piece of code sets `next` to."""
+    """The values that a piece of code assigns to `next`."""
 
     literals: tuple[str, ...] = ()
-    """Names that stand in the code, in their order."""
+    """The literal names in the code, in order."""
     is_dynamic: bool = False
-    """It also sets `next` to what is known only when it runs."""
+    """It also assigns values that are known only at run time."""
 
 
 def routes(code: str) -> Routes | None:
-    """None for code that does not set `next`: a declaration alone, or the function `next()`, does not."""
+    """Returns None for code that does not set `next`; a declaration alone, or the function `next()`, does not."""
     tree = ast.parse(code)
     if not code_runner.stores(tree, "next"):
         return None
@@ -42,7 +42,7 @@ def _is_next(node: ast.AST) -> bool:
 
 
 def _literals(value: ast.expr) -> list[str] | None:
-    """The texts that an expression may be; None where it may be something else."""
+    """Returns the texts that an expression may have as its value; None if other values are possible."""
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         return [value.value]
     if isinstance(value, ast.IfExp):

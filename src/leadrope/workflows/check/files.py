@@ -1,4 +1,4 @@
-"""Whether the files that steps name lie in the workspace, checked before anything runs; opens none of them."""
+"""Checks before anything runs that the files named by steps are in the workspace; opens none of them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _NAMED: Mapping[str, tuple[str, ...]] = {
     "copy-file": ("source", "destination"),
     "move-file": ("source", "destination"),
 }
-"""Parameters that name files of the workspace, by type of step."""
+"""Parameters that name files of the workspace, by step type."""
 _HINT = "Steps use files of the workspace only; copy it there, or start the workflow in another folder."
 
 
 def look(document: WorkflowDocument, *, workspace: Path) -> tuple[WorkflowProblem, ...]:
-    """One problem for each name that the step would refuse, whatever links there are by then."""
+    """Returns a problem for each name that the step would refuse, whichever links exist by then."""
     findings = Findings(document.places)
     base = real_path(workspace)
     for step in document.workflow.every_step:
@@ -50,22 +50,22 @@ def _names(step: Step) -> Iterator[tuple[str, str]]:
     known = templates.settled(step.parameters)
     for parameter in _NAMED.get(step.type, ()):
         value = known.get(parameter)
-        # A text under `attachments` of a mail is a list in other words, which only that step splits.
+        # A text as `attachments` of a mail is a list in another form, which only that step splits.
         names = value if isinstance(value, list) else [value] if parameter != "attachments" else []
         yield from ((parameter, name) for name in names if isinstance(name, str))
 
 
 def _is_outside(name: str, base: str) -> bool:
-    """By its text and by the links of today: a step before this one may still put another link in its place."""
+    """Judges the text and the current links: an earlier step may still put another link in its place."""
     if not name.strip() or "\0" in name or name.startswith("~"):
-        return False  # the step says what is wrong with it
+        return False  # the step reports what is wrong with it
     joined = Path(base, name)
     if _is_below(os.path.normpath(joined), base):
         return False
     try:
         return not _is_below(real_path(joined), base)
     except (OSError, errors.UnsafeFile):
-        return True  # no link that can be followed leads back
+        return True  # no resolvable link leads back
 
 
 def _is_below(path: str, base: str) -> bool:

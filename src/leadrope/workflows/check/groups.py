@@ -1,4 +1,4 @@
-"""Groups of a workflow: who is inside which, which names can be seen from where, and what a group cannot say."""
+"""The groups of a workflow: which steps they contain, which names are visible where, and what a group cannot have."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from leadrope.workflows.model import GROUP, Step
 from leadrope.workflows.problems import Findings, Path
 
 RESERVED = ("iterations", "loop_stopped", "results", "count", "errors", "error")
-"""Outputs that a group has itself, beside those that are called as its steps."""
+"""Outputs of a group itself, in addition to those named after its steps."""
 _SEEN_BY_LOOP = ("while", "until", "carry", "wait")
 
 
 class Groups:
-    """Where each step stands."""
+    """The groups that contain each step."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
         self._around: dict[str, tuple[str, ...]] = {}
@@ -26,28 +26,28 @@ class Groups:
             self._enter(step.steps, (*around, step.id))
 
     def around(self, name: str) -> tuple[str, ...]:
-        """The groups that a step is in, the outermost first."""
+        """Returns the groups that contain a step, outermost first."""
         return self._around.get(name, ())
 
     def beside(self, name: str, user: str) -> str | None:
-        """The step, or the group around it, that stands on the level of another one; None where none does."""
+        """Returns the step, or the group around it, on the level of another one; None if there is none."""
         level = self.around(name)
         every = (*self.around(user), user)
         return every[len(level)] if every[: len(level)] == level and len(every) > len(level) else None
 
     def can_see(self, path: Path, name: str) -> bool:
-        """Whether a template at this path can use the step: it stands in a group around it, or in none."""
+        """Whether a template at this path can use the step, which must be in a surrounding group or in none."""
         groups = self.around(name)
         if not groups:
             return True
         user = path[1] if path[0] == "steps" else ""
         if user == groups[-1]:
-            # The group's own conditions are evaluated after a turn, all else of it before its steps begin.
+            # The group's own conditions are evaluated after a turn, its other values before its steps begin.
             return path[2:3] == ("loop",) and path[3:4] != () and path[3] in _SEEN_BY_LOOP
         return groups[-1] in self.around(user)
 
     def told(self, name: str) -> str:
-        """A template's beginning by which the step is reached from outside of all groups."""
+        """Returns the beginning of a template that reaches the step from outside of all groups."""
         return ".".join((*self.around(name), name))
 
 
@@ -80,5 +80,5 @@ def look(step: Step, findings: Findings) -> None:
 
 
 def outputs_of(step: Step) -> Mapping[str, Any] | None:
-    """Of a group: the outputs of each step inside, under its name."""
+    """Returns a group's outputs: those of each step inside, under the step's name."""
     return {inner.id: {"type": "object"} for inner in step.steps} if step.type == GROUP else None

@@ -1,4 +1,4 @@
-"""Names that a loop carries: they have no value in its first turn, so whoever reads them says what holds there."""
+"""Names that a loop carries: without a value in the first turn, templates need a fallback for them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from leadrope.workflows.problems import Findings
 
 
 def look(step: Step, outer: Collection[str], findings: Findings) -> None:
-    """`outer` are names that have a value before the loop begins, and seed a carried name that is called the same."""
+    """Reports templates without one. `outer` are names with a value before the loop, which seed carried names."""
     carried = set(step.loop.carry if step.loop is not None else ()) - {*outer, *links.named_inputs(step)}
     if not carried:
         return
     _tell(step, carried, findings, is_certain=True)
     for inner in each_of(step.steps):
-        # It may be a step that the first turn does not come to.
+        # The first turn may not reach this step.
         _tell(inner, carried - set(links.scope_names(inner)), findings, is_certain=False)
 
 
 def _tell(step: Step, carried: Collection[str], findings: Findings, *, is_certain: bool) -> None:
     for key, value in links.templated(step).items():
         for one in templates.references(value):
-            is_asked = "exists(" in one.text  # it is asked whether there is a value
+            is_asked = "exists(" in one.text  # it checks whether there is a value
             if one.root in carried and not one.has_fallback and not is_asked:
                 path = ("steps", step.id, key, *map(str, one.path))
                 findings.add(

@@ -1,4 +1,4 @@
-"""The order of a workflow's steps: those that wait for each other, that nothing leads to, or that end unsaid."""
+"""Checks the order of a workflow's steps: cycles, unreachable steps, and branches that end implicitly."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leadrope.workflows.model import Step, Workflow
 from leadrope.workflows.problems import Findings
 
 RINGS_MOST = 20
-"""Steps that wait for each other: more is no help to a reader."""
+"""Cycles reported at most: more would not help a reader."""
 LOOP_HINT = (
     "To repeat a step, give it a `loop`; to repeat several, put them into a `group` with a `loop`. A step that should "
     "start at once says `after: []`."
@@ -22,7 +22,7 @@ LOOP_HINT = (
 
 
 def look(workflow: Workflow, findings: Findings, of_steps: StepCheck) -> None:
-    """Its own steps; those inside a group are looked at as a workflow of their own."""
+    """Checks the workflow's own steps; those inside a group are checked as a workflow of their own."""
     found = links.links_of(workflow)
     steps = {step.id: step for step in workflow.steps}
     knotted: set[str] = set()
@@ -51,7 +51,7 @@ def look(workflow: Workflow, findings: Findings, of_steps: StepCheck) -> None:
 
 
 def _ends(every: Sequence[Step], found: links.Links, findings: Findings) -> None:
-    """Branches that end because another branch of the same choice begins below them, which few authors mean."""
+    """Reports branches that end because another branch of the same choice begins below, which few authors intend."""
     handlers = {step.on_error for step in every}
     pairs = list(itertools.pairwise(step for step in every if step.id not in handlers))
     for chooser in every:
@@ -62,10 +62,10 @@ def _ends(every: Sequence[Step], found: links.Links, findings: Findings) -> None
         for above, below in pairs:
             says_more = above.next is not None or above.branches is not None or below.after is not None
             says_more = says_more or any(link.kind == "after" for link in found.out_of[above.id])
-            says_more = says_more or (above.type == "fail" and above.when is None)  # it ends its way by itself
+            says_more = says_more or (above.type == "fail" and above.when is None)  # it ends its branch by itself
             if above.id == chooser.id or says_more or not any(below.id in names for names in targets.values()):
                 continue
-            # Several steps of one branch run side by side: nothing is lost between them.
+            # Several steps of one branch run in parallel: nothing is lost between them.
             others = set().union(*(names for names in targets.values() if below.id not in names))
             if above.id in found.led_to(others):
                 findings.add(
@@ -78,7 +78,7 @@ def _ends(every: Sequence[Step], found: links.Links, findings: Findings) -> None
 
 
 def _literals(step: Step) -> tuple[str, ...]:
-    """Steps that code names: where these are not declared, that is told of the code."""
+    """Returns the steps named in code; undeclared ones are reported for the code."""
     routes = routing.routes_in(step.parameters) if step.type == "code" else None
     return routes.literals if routes is not None else ()
 
@@ -95,16 +95,16 @@ def _before(name: str, found: links.Links) -> Iterator[str]:
 
 
 def _rings(found: links.Links) -> Iterator[tuple[tuple[str, ...], links.Link]]:
-    """Each ring of steps that wait for each other, with the link that leads back in it.
+    """Yields each cycle of steps that wait for each other, with the link that closes it.
 
-    Without that link the ring is gone, and one that it hid is seen.
+    The search is repeated without these links, which reveals cycles that they hid.
     """
     order = {name: number for number, name in enumerate(found.steps)}
     while ways := found.cycles():
         cut = set()
         for way in ways:
             pair = next(pair for pair in itertools.pairwise(way) if order[pair[0]] > order[pair[1]])
-            # What a template asks for besides what was said is not what closes the ring.
+            # A template that depends on a step that is already linked is not what closes the cycle.
             said = sorted(found.out_of[pair[0]], key=lambda link: link.kind == "data")
             yield way, next(link for link in said if link.target == pair[1])
             cut.add(pair)

@@ -1,4 +1,4 @@
-"""Code steps that set `next`: against the steps that they declare for it. Runs nothing."""
+"""Checks code steps that set `next` against the steps that they declare for it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _literals(step: Step, literals: tuple[str, ...], workflow: Workflow, finding
     ways = routing.ways(step, workflow.dialect) or {}
     steps = [one.id for one in workflow.steps]
     for name in literals:
-        # In pflow's files a name in the code is a way by itself, so it must be a step.
+        # In pflow's files a name in the code is a target by itself, so it must be a step.
         known = [*steps, routing.END] if workflow.dialect == "pflow" and step.branches is None else list(ways)
         if name not in known and "else" not in ways:
             findings.add(

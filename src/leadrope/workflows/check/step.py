@@ -1,4 +1,4 @@
-"""One step of a workflow against what its type takes: parameters, branches, conditions, rules. Imports no step."""
+"""Checks one step against its type: parameters, branches, conditions, policy rules."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from leadrope.workflows.model import Step, attribute
 from leadrope.workflows.problems import Findings, Path, WorkflowProblem, nearest
 
 _OWN_CODES = {"shell": "an exit code of the command", "code": "an exception of the code"}
-"""Endings that are the program's own, by type of step."""
+"""How a step type's program itself can fail."""
 _LANGUAGES = {"command": "shell", "code": "python"}
-"""Of blocks, by the parameter that they fill."""
+"""The languages of blocks, by the parameter that they set."""
 
 
 class StepType(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kind of step takes and gives."""
+    """What a step type accepts and returns."""
 
     parameters: Mapping[str, Any]
-    """JSON Schema of its parameters; closed unless it says `additionalProperties`."""
+    """JSON Schema of its parameters; closed unless it has `additionalProperties`."""
     outputs: Mapping[str, Any] = {}
-    """A JSON Schema by name; `{}` for any value."""
+    """JSON Schemas by output name; `{}` for any value."""
     has_open_outputs: bool = False
-    """It may give more than it declares: code that a user wrote, a foreign tool."""
+    """It may return more than it declares: code that a user wrote, a foreign tool."""
     own_outputs: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
-    """The outputs of a step with these parameters, where these name them; None where that is not known."""
+    """The outputs of a step with these parameters, if the parameters name them; None if unknown."""
     output_schemas: Mapping[str, str] = {}
     """Outputs whose schema is in a parameter: {"result": "output_schema"}."""
     outputs_of: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    """Schemas of outputs that the parameters, as they are written, say more about."""
+    """Schemas of outputs that depend on the parameters as written."""
     mistakes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
-    """What no schema can say of parameters as they are written: the parameter, and what is wrong with it."""
+    """Yields errors in the parameters as written that a schema cannot express: the parameter, and what is wrong."""
     branches: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
-    """The ways that a step with these parameters may choose; None where that is not known."""
+    """The branches that a step with these parameters may choose; None if unknown."""
     secret_references: Collection[str] = ()
-    """Parameters in which `${secret.NAME}` may stand."""
+    """Parameters in which `${secret.NAME}` is allowed."""
 
 
 class StepCheck:
-    """Tells what is wrong with steps; knows nothing of their order and of templates' names."""
+    """Reports errors within single steps, except in their order and in the names of templates."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class StepCheck:
         schema = {"additionalProperties": False, **kind.parameters, "type": "object"}
         given = self._written(step, schema)
         for key in ("timeout", "budget", "cache", "policy"):
-            # What every step may say can have bounds of its own in a type: an agent has at least 30 s.
+            # A type can have its own bounds for what every step may have: an agent gets at least 30 s.
             if key in schema.get("properties", {}) and getattr(step, key) is not None:
                 given[key] = getattr(step, key)
         indented = set(self._indented(step, schema))
@@ -108,7 +108,7 @@ class StepCheck:
                 suggestion, hint = _meant(name, misfit.available)
                 is_answered = hint != habits.EVERY_STEP_HINT
             elif is_own and (name in meant or f"{name}_file" in step.parameters):
-                continue  # it is there, under a misspelt name or in a file that cannot be read, which is told
+                continue  # present, but misspelt or in an unreadable file, which is reported already
             elif is_own:
                 kind_of, message = "missing_parameter", f"the step {step.id!r} needs the parameter {name!r}"
             else:
@@ -125,7 +125,7 @@ class StepCheck:
             )
 
     def _indented(self, step: Step, schema: Mapping[str, Any]) -> Iterator[Path]:
-        """Tells parameters that became a part of the one above them; gives what need not be told of again."""
+        """Reports parameters that became part of the one above them; yields the paths that need no further report."""
         known: Mapping[str, Any] = schema.get("properties", {})
         for name in step.parameters:
             path = ("steps", step.id, name)
@@ -137,14 +137,14 @@ class StepCheck:
                 if line.key not in known and attribute(line.key) is None:
                     continue
                 is_needed = line.key in schema.get("required", ()) and line.key not in step.parameters
-                # A text may hold such a line; nothing else can.
+                # Only a text may contain such a line.
                 can_be_meant = not is_needed and not is_bare and (not kinds or "string" in kinds)
                 tell_indented(line, path, self._findings, warns=can_be_meant)
                 if not can_be_meant:
                     yield from (path, ("steps", step.id, line.key))
 
     def _written(self, step: Step, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters, with a number or a truth as text where only text is taken: `- command: true`."""
+        """Returns the parameters, with numbers and booleans as texts where only those fit: `- command: true`."""
         given = dict(step.parameters)
         for name, value in step.parameters.items():
             wanted = schema.get("properties", {}).get(name)
@@ -161,7 +161,7 @@ class StepCheck:
         )
 
     def _respellings(self, step: Step) -> None:
-        """`env: {VERSION: 1.10}` becomes the text 1.1, which nobody means."""
+        """Reports numbers that change as a text: `env: {VERSION: 1.10}` becomes the text 1.1."""
         kind = self._types.get(step.type)
         parameters = kind.parameters if kind is not None else {}
         for path, text in self._respelt.items():
@@ -215,7 +215,7 @@ class StepCheck:
                 )
 
     def retry(self, step: Step) -> None:
-        """A `retry` that never gives another attempt, or not after what its author probably thinks of."""
+        """Reports a `retry` that never retries, or not in the cases that its author probably expects."""
         if step.retry is None:
             return
         path = ("steps", step.id, "retry")
@@ -238,7 +238,7 @@ class StepCheck:
             )
 
     def policy(self, rules: dict[str, Any], path: Path) -> None:
-        # 60 ms that only those pay whose file has rules of its own; they are read again when it runs.
+        # Takes 60 ms, which only files with policy rules need; the rules are read again at run time.
         from leadrope.policy.resolve import rules_of  # noqa: PLC0415
         from leadrope.policy.schema import PolicyRules  # noqa: PLC0415
 
@@ -267,7 +267,7 @@ def _how_to_choose(kind: str) -> str:
 
 
 def tagged(problems: Sequence[WorkflowProblem]) -> Iterator[WorkflowProblem]:
-    """A block without a parameter, and a parameter that is missing: one mistake, told as one."""
+    """Merges a block without a parameter and a missing parameter: one mistake, reported once."""
     merged: set[int] = set()
     fences = {
         one.path: one
@@ -287,7 +287,7 @@ def tagged(problems: Sequence[WorkflowProblem]) -> Iterator[WorkflowProblem]:
 
 
 def _meant(name: str, available: Collection[str]) -> tuple[str | None, str | None]:
-    """The key that was probably meant, and what else may help."""
+    """Returns the key that was probably meant, and another hint."""
     habit = habits.key(name, available)
     if habit is None:
         return nearest(name, (*available, *habits.EVERY_STEP)), habits.EVERY_STEP_HINT

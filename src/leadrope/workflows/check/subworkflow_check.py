@@ -1,4 +1,4 @@
-"""Steps that call other workflows, checked against what was found out about those. Reads no file."""
+"""Checks steps that call other workflows against the descriptions of those."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ class CalledWorkflow(msgspec.Struct, frozen=True, kw_only=True):
     """What is known, before anything runs, of the workflow that a step calls."""
 
     name: str
-    """As the step says it."""
+    """As written in the step."""
     file: str = ""
-    """As it is shown; empty where there is none."""
+    """As displayed; empty if there is none."""
     missing: str | None = None
     """Why it was not found."""
     there: tuple[str, ...] = ()
-    """What could have been named instead, where it was not found."""
+    """Which workflows could have been named instead, if it was not found."""
     broken: str | None = None
     """What is wrong with it or inside it, in one sentence."""
     inputs: tuple[Input, ...] | None = None
-    """None where that is not known."""
+    """None if unknown."""
     outputs: tuple[str, ...] | None = None
     circle: tuple[str, ...] = ()
-    """The way back to the one that calls it, by names."""
+    """The names on the way back to the workflow that calls it."""
     is_endless: bool = False
-    """No condition can end the circle."""
+    """No condition can end the cycle."""
     depth: int = 1
-    """How many are inside each other, from it to the innermost."""
+    """Depth of nested calls, from it to the innermost."""
     sure_depth: int = 1
-    """The same, counting only calls that no condition stands before."""
+    """The same, counting only unconditional calls."""
 
 
 def is_sure(step: Step, workflow: Workflow) -> bool:
-    """Whether a step is always come to; a workflow in which that depends on values may end a circle."""
+    """Whether the step is always reached; a workflow in which that depends on values may end a cycle."""
     chooses = any(one.on_error is not None or ways(one, workflow.dialect) is not None for one in workflow.steps)
     return step in workflow.steps and step.when is None and step.batch is None and not chooses
 
@@ -106,7 +106,7 @@ class InsideCheck:
                 )
 
     def _missing(self, step: Step, called: CalledWorkflow, why: str, path: Path) -> None:
-        # What another step speaks of may be there when this one starts: it is then no certain error.
+        # A file mentioned by another step may exist when this one starts, so it is not a certain error.
         name = called.name.replace("\\", "/").rpartition("/")[2]
         files = (name,) if name.endswith(".md") else tuple(name + suffix for suffix in SUFFIXES)
         others = [one.parameters for one in self._workflow.every_step if one.type != step.type]
@@ -155,7 +155,7 @@ class InsideCheck:
             return
         if one.type in ("array", "object") and isinstance(value, str):
             if templates.is_template(value) and value.lstrip().startswith(("[", "{")):
-                return  # a text that may become JSON, which is known only when it is there
+                return  # a text that may become JSON, which is known only at run time
             value = templates.opened(value)
         for misfit in schema_match.misfits(value, {"type": one.type}):
             self._findings.add(
@@ -168,7 +168,7 @@ class InsideCheck:
 
 
 def literal_name(step: Step) -> str | None:
-    """The workflow that a step calls, where that is known before anything runs."""
+    """Returns the workflow that a step calls, if it is known before anything runs."""
     said = templates.settled(step.parameters).get("workflow") if step.type == "workflow" else None
     return said if isinstance(said, str) else None
 

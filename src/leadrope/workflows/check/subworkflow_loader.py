@@ -1,4 +1,4 @@
-"""The workflows that a workflow calls, read before anything runs, each file once. Judges by check, runs nothing."""
+"""Reads the workflows that a workflow calls, before anything runs and each file once."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from leadrope.workflows.steps import registry
 class _File(msgspec.Struct, kw_only=True):
     document: markdown.WorkflowDocument
     calls: dict[str, Path] = {}
-    """By step, those that were found."""
+    """The files that were found, by step."""
     sure: frozenset[str] = frozenset()
-    """The steps of these that no condition stands before."""
+    """Those of these steps that run unconditionally."""
     failed: dict[str, CalledWorkflow] = {}
     """The other calls."""
     errors: int = 0
     first: str = ""
-    """The first error, with its file and place."""
+    """The first error, with its file and position."""
     depth: int = 1
     sure_depth: int = 1
 
 
 def called_by(document: markdown.WorkflowDocument, path: Path, leadrope_home: Path) -> dict[str, CalledWorkflow]:
-    """By step; without those whose workflow is named by a template."""
+    """Returns the called workflows by step, except those named by a template."""
     here = Path(real_path(path))
     reader = _Reader(here, leadrope_home)
     reader.read(here, document)
@@ -49,7 +49,7 @@ class _Reader:
         self._beside: dict[Path, tuple[WorkflowProblem, ...]] = {}
 
     def read(self, path: Path, document: markdown.WorkflowDocument) -> None:
-        """It, and all that can be come to from it."""
+        """Reads the document and everything reachable from it."""
         todo = [(path, document)]
         self._files[path] = _File(document=document)
         while todo:
@@ -84,7 +84,7 @@ class _Reader:
             return CalledWorkflow(name=name, missing=error.message.removeprefix("workflow: "), there=tuple(there))
 
     def judge(self) -> dict[str, CalledWorkflow]:
-        """Those inside before those around them; a call that leads back is judged without what is inside."""
+        """Checks called workflows before their callers; a call that leads back is judged without its content."""
         found: dict[str, CalledWorkflow] = {}
         for path in self._inside_out():
             file = self._files[path]
@@ -108,7 +108,7 @@ class _Reader:
             file.first = self._told(path, wrong[0])
             inner = file.calls.get(wrong[0].path[1]) if wrong[0].kind == BAD_INNER else None
             if inner is not None:
-                file.first = self._files[inner].first  # where the mistake is, and not each file around it
+                file.first = self._files[inner].first  # where the error is, and not each file around it
 
     def _called(self, path: Path, step: str) -> CalledWorkflow:
         inner = self._files[path].calls[step]
@@ -116,7 +116,7 @@ class _Reader:
         back = self._way(inner, path)
         shown, count, first = self._shown(inner), file.errors, file.first
         if back is not None:
-            # It is not judged by this one, which is inside it; and this one's own errors are told anyway.
+            # The calling file is itself inside of it: its own errors are reported anyway, and must not count here.
             wrong = self._errors_beside_the_circle(inner) if inner != path else ()
             count, first = len(wrong), self._told(inner, wrong[0]) if wrong else ""
         broken = f"{shown} has 1 error: {first}" if count == 1 else f"{shown} has {count} errors; the first: {first}"
@@ -144,11 +144,11 @@ class _Reader:
         return self._beside[path]
 
     def _shallow(self, called: dict[str, CalledWorkflow]) -> dict[str, CalledWorkflow]:
-        """How deep it all is counts from the outermost, which tells it."""
+        """Resets the depth, which is counted and reported by the outermost workflow."""
         return {step: msgspec.structs.replace(one, depth=1, sure_depth=1) for step, one in called.items()}
 
     def _way(self, start: Path, end: Path) -> list[tuple[Path, str]] | None:
-        """The calls by which one leads to the other, or None."""
+        """Returns the calls that lead from one file to the other, or None."""
         came: dict[Path, tuple[Path, str] | None] = {start: None}
         todo = deque((start,))
         while todo and end not in came:
@@ -167,7 +167,7 @@ class _Reader:
         return way[::-1]
 
     def _inside_out(self) -> Iterator[Path]:
-        """Each file behind all that it calls, except where these lead back to it."""
+        """Yields each file after all that it calls, except for calls that lead back to it."""
         seen = {self._root}
         stack = [(self._root, iter(self._files[self._root].calls.values()))]
         while stack:
@@ -181,7 +181,7 @@ class _Reader:
                 stack.append((inner, iter(self._files[inner].calls.values())))
 
     def _told(self, path: Path, problem: WorkflowProblem) -> str:
-        """One that stands in another file than the reader's."""
+        """Describes a problem in a file other than the user's."""
         alone = msgspec.structs.replace(problem, line=0, column=0, path=(), available=())
         where = f"{self._shown(path)}:{problem.line}:{problem.column}: " if problem.line else f"{self._shown(path)}: "
         return where + str(alone).removeprefix("error: ")

@@ -1,10 +1,10 @@
-"""Edits of a workflow's Markdown: one step is changed, and every other line stays as it is, to the byte.
+"""Edits a workflow's Markdown: changes one step, and keeps every other line byte for byte.
 
     text = edit.set_value(text, "review", "model", "opus")
     text = edit.rename(text, "review", "second-review")
 
-All functions are pure: the text of a file in, the new text out. What cannot be done raises an error that says why, and
-a result that would not read back as what was asked for is never returned.
+All functions are pure: they take the text of a file and return the new text. An impossible edit raises an error with
+the reason, and a result that would not read back as requested is never returned.
 """
 
 from leadrope.workflows.edit.links import connect, disconnect

@@ -1,4 +1,4 @@
-"""Other lines for one parameter of an entry: the change that is nearest to what is there comes first."""
+"""Replacement lines for one parameter of an entry, starting with the smallest change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Change = tuple[int, int, str]
 
 
 def with_value(source: Source, entry: Lines, key: str, value: Any) -> Iterator[tuple[Change, ...]]:
-    """Changes that set a parameter of an entry, or take it out (UNSET); the nearest to what is there comes first."""
+    """Yields changes that set a parameter of an entry, or remove it (UNSET), smallest change first."""
     old = entry.part(key)
     if value is UNSET:
         if old is not None:
@@ -42,12 +42,12 @@ def _removals(source: Source, entry: Lines, old: SourcePart) -> Iterator[tuple[C
 
 
 def _block_body(source: Source, old: SourcePart, value: str) -> Change:
-    """The lines between the marks of a block; the marks stay as they are."""
+    """Replaces the lines between the fences of a block; the fences stay as they are."""
     opening, closing = source.lines[old.start], source.lines[old.end - 1]
     indent = opening[: len(opening) - len(opening.lstrip(" "))]
     body = "".join(f"{indent}{line}\n" for line in value.split("\n"))
     marks = opening.strip()[:3]
-    if marks in value:  # it might end at one of its own lines
+    if marks in value:  # one of its own lines might end the block
         body = ""
     return old.start, old.end, f"{opening.rstrip()}\n{body}{closing.rstrip()}\n"
 

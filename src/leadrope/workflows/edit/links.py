@@ -1,4 +1,4 @@
-"""Connect two steps, and take connections away: each is said in the entry of one of the two."""
+"""Connects and disconnects two steps; each connection is written in the entry of one of them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def connect(
     label: str | None = None,
     dialect: model.Dialect = "flow",
 ) -> str:
-    """The target starts after the source.
+    """Makes the target start after the source.
 
-    `after` is said by the target, and adds one connection to those that it has: also to the step above it, which it
-    follows without saying so. `next`, `branch` (with its `label`) and `error` are said by the source.
+    `after` is written in the target, and adds a connection to its existing ones, including the implicit one to the step
+    above. `next`, `branch` (with its `label`) and `error` are written in the source.
     """
     read = Source(text, dialect)
     before, behind = _pair(read, source, target)
@@ -54,10 +54,10 @@ def disconnect(
     label: str | None = None,
     dialect: model.Dialect = "flow",
 ) -> str:
-    """The target no longer starts after the source; without a kind, in no way that is said or understood.
+    """Removes the connection; without a kind, every explicit or implicit one between the two.
 
-    A step that has nothing left to start after says `after: []`. A template that uses the other step's outputs stays,
-    and so does the wait for them.
+    A step with nothing left to start after gets `after: []`. A template that uses the other step's outputs stays, and
+    so does the dependency.
     """
     read = Source(text, dialect)
     before, behind = _pair(read, source, target)
@@ -98,7 +98,7 @@ def _pair(read: Source, source: str, target: str) -> tuple[model.Step, model.Ste
 
 
 def _comes_after(read: Source, step: model.Step) -> tuple[str, ...]:
-    """What it says to start after, or the step above it that it follows without saying so."""
+    """Returns the steps that it explicitly starts after, or the step above that it follows implicitly."""
     if step.after is not None:
         return step.after
     found = links.links_between(model_edits.siblings(read.workflow, read.step(step.id).group), read.dialect)

@@ -1,4 +1,4 @@
-"""The same edits of the model: what the text has to read back as. Pure."""
+"""The same edits of the model, which the new text must match when it is read back. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Steps = tuple[model.Step, ...]
 
 
 def mapped(steps: Steps, change: Callable[[model.Step], model.Step | None]) -> Steps:
-    """Every step changed, those inside groups before the groups; None takes one out."""
+    """Changes every step, those inside groups before the groups; None removes a step."""
     found = []
     for step in steps:
         inner = mapped(step.steps, change)
@@ -28,7 +28,7 @@ def mapped(steps: Steps, change: Callable[[model.Step], model.Step | None]) -> S
 
 
 def with_step(workflow: model.Workflow, new: model.Step) -> model.Workflow:
-    """With this step in place of the one of its name."""
+    """Replaces the step of the same name."""
     steps = mapped(workflow.steps, lambda step: new if step.id == new.id else step)
     return msgspec.structs.replace(workflow, steps=steps)
 
@@ -49,14 +49,14 @@ def inserted(workflow: model.Workflow, new: model.Step, *, group: str | None, in
 
 
 def with_known_layout(workflow: model.Workflow) -> model.Workflow:
-    """Without places of steps that are gone."""
+    """Drops the positions of removed steps."""
     names = {step.id for step in workflow.every_step}
     layout = {name: at for name, at in workflow.settings.layout.items() if name in names}
     return msgspec.structs.replace(workflow, settings=msgspec.structs.replace(workflow.settings, layout=layout))
 
 
 def with_value(step: model.Step, key: str, value: Any, dialect: model.Dialect) -> model.Step:
-    """The step with another value under the key, as a file would say it; UNSET takes it out."""
+    """Returns the step with a value under the key, as in a file; UNSET removes it."""
     wanted = model.attribute(key) or key
     every = markdown_writer.said_by(step, dialect)
     said = {name: one for name, one in every if (model.attribute(name) or name) != wanted}
@@ -72,10 +72,10 @@ def with_value(step: model.Step, key: str, value: Any, dialect: model.Dialect) -
 
 
 def siblings(workflow: model.Workflow, group: str | None) -> Sequence[model.Step]:
-    """The steps of the file, or of one group."""
+    """Returns the steps of the file, or of one group."""
     return workflow.steps if group is None else workflow.step(group).steps
 
 
 def is_same(one: msgspec.Struct, other: msgspec.Struct) -> bool:
-    """By their JSON: 1, 1.0 and true are equal in Python, and not in a file."""
+    """Compares as JSON: 1, 1.0 and true are equal in Python, but not in a file."""
     return msgspec.json.encode(one, order="sorted") == msgspec.json.encode(other, order="sorted")

@@ -1,4 +1,4 @@
-"""Where a step is named, and what stands there when it is called otherwise: in values, and in the text of a file."""
+"""Finds where a step is named, and renames it there: in values, and in the text of a file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IS_KEY = r"[\"']?\s*:"
 
 
 class Names:
-    """One step under another name, everywhere in a workflow. `around` are the groups that it is in."""
+    """Renames one step everywhere in a workflow. `around` are the groups that contain it."""
 
     def __init__(self, old: str, new: str, around: tuple[str, ...]) -> None:
         self.old = old
@@ -47,7 +47,7 @@ class Names:
         return tuple(found)
 
     def step(self, step: model.Step, outer: Collection[str]) -> model.Step:
-        """What the step itself says, under its old name. `outer` are names that groups around it give their steps."""
+        """Renames in the step's own values; it keeps its name. `outer` are names provided by groups around it."""
         own = {*outer, *links.scope_names(step)}
         literal = model.LITERAL.get(step.type, ())
         parameters = {
@@ -92,7 +92,7 @@ class Names:
     # -- texts --------------------------------------------------------------------------------------------------------
 
     def in_text(self, text: str, shadowed: Collection[str] = ()) -> str:
-        """A text with templates. `shadowed` are names that mean something else where it stands."""
+        """Renames in a text with templates. `shadowed` are names that mean something else there."""
         pieces, _ = syntax.scan(text)
         found = [
             span for piece in pieces if isinstance(piece, syntax.Expression) for span in self._spans(piece, shadowed)
@@ -127,11 +127,14 @@ class Names:
                 return
             at = found.end()
         if found is not None:
-            new = found[0].replace(self.old, self.new, 1)  # with its dot, or its brackets and quotes
+            new = found[0].replace(self.old, self.new, 1)  # including its dot, or its brackets and quotes
             yield path.offset + found.start(), path.offset + found.end(), new
 
     def loosely_in(self, text: str) -> str:
-        r"""The same for text in which quotes are escaped: `"${a.b ?? \"none\"}"` is not a template until it is read."""
+        r"""Like `in_text`, for text in which quotes are escaped.
+
+        `"${a.b ?? \"none\"}"` is not a template until it is parsed.
+        """
         paths = [".".join((*self._around[number:], "")) for number in range(len(self._around) + 1)]
         for path in paths:
             begin = rf"((?:\$\{{|\?\?)\s*{re.escape(path)}){re.escape(self.old)}{_NOT_A_NAME}"
@@ -139,7 +142,7 @@ class Names:
         return text
 
     def as_target(self, text: str) -> str:
-        """The name where it stands as a word of its own, and not as a key: a branch may be called as a step is."""
+        """Renames the step where it is a word of its own and not a key: a branch may have the same name."""
         return re.sub(rf"{_BEGINS}{re.escape(self.old)}{_NOT_A_NAME}(?!{_IS_KEY})", self.new, text)
 
     def as_key(self, text: str) -> str:

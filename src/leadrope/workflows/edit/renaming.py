@@ -1,4 +1,4 @@
-"""Give a step another name, in its heading and wherever it is named: links, templates, the layout."""
+"""Renames a step, in its heading and wherever it is named: links, templates, the layout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leadrope.workflows.language import markdown, markdown_writer
 
 
 def rename(text: str, old: str, new: str, *, dialect: model.Dialect = "flow") -> str:
-    """The step under another name. Only its heading and the parameters that name it are changed."""
+    """Returns the text with the step renamed. Only its heading and the parameters that name it change."""
     source = Source(text, dialect)
     entry = source.step(old)
     if new == old:
@@ -47,7 +47,7 @@ def _around(source: Source, entry: Lines) -> list[str]:
 
 
 def _changes(source: Source, entry: Lines, names: Names) -> list[Change]:
-    """Those of one entry, with the least of its text changed that reads back right."""
+    """Returns the changes of one entry, with the smallest one that reads back correctly."""
     before, after = _said(source, entry, names)
     parts = [part for part in entry.parts if before.get(_key(part)) != after.get(_key(part))]
     if not parts:
@@ -67,14 +67,14 @@ def _changes(source: Source, entry: Lines, names: Names) -> list[Change]:
 
 
 def _part_text(source: Source, part: SourcePart, rewrite: Callable[[str], str]) -> str:
-    """Its lines with the value rewritten, and its key as it is."""
+    """Returns the lines of a part with the value rewritten, and the key unchanged."""
     raw = "".join(source.lines[part.start : part.end]).replace("\r\n", "\n")
     cut = raw.index("\n") if part.is_block else raw.index(":", raw.index(part.key) if part.key in raw else 0)
     return raw[:cut] + rewrite(raw[cut:])
 
 
 def _said(source: Source, entry: Lines, names: Names) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the entry says, and what it is to say."""
+    """Returns the entry's current values, and the values that it should have."""
     if entry.section == "outputs":
         (output,) = [one for one in source.workflow.outputs if one.name == entry.name]
         return {"source": output.source}, {"source": names.value(output.source, ())}
@@ -88,7 +88,7 @@ def _as_said(step: model.Step, dialect: model.Dialect) -> dict[str, Any]:
 
 
 def _reads(source: Source, entry: Lines, changes: list[Change]) -> dict[str, Any] | None:
-    """What the entry says after these changes, read alone."""
+    """Returns the entry's values after these changes, parsed on its own."""
     lines = list(source.lines[entry.start : entry.own_end])
     for start, end, text in sorted(changes, reverse=True):
         lines[start - entry.start : end - entry.start] = [text]

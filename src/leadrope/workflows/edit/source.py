@@ -1,4 +1,4 @@
-"""A workflow's text with the lines of each entry and each parameter in it. Reads, and puts lines in place of others."""
+"""A workflow's text with the line numbers of each entry and parameter, for replacing lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BOM = "\ufeff"
 
 
 class SourcePart(msgspec.Struct, frozen=True, kw_only=True):
-    """A parameter or a block, with all of its lines; `end` is the line after its last. Lines count from 0."""
+    """A parameter or a block with all of its lines; `end` is the line after the last one. Lines count from 0."""
 
     key: str
     start: int
@@ -26,7 +26,7 @@ class SourcePart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lines(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry: a step, an output, or the section of the settings."""
+    """One entry: a step, an output, or the settings section."""
 
     section: str
     name: str
@@ -35,7 +35,7 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     """The line of its heading."""
     own_end: int
-    """The line after its last, without the steps inside it."""
+    """The line after its last one, not counting the steps inside it."""
     end: int
     parts: tuple[SourcePart, ...]
     group: str | None = None
@@ -46,7 +46,7 @@ class Lines(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source:
-    """BadWorkflow for a text that cannot be read whole: an edit could lose what is not understood."""
+    """Raises BadWorkflow for a text that cannot be read completely: an edit could lose what was not understood."""
 
     def __init__(self, text: str, dialect: model.Dialect = "flow") -> None:
         document = markdown.read(text, dialect=dialect)
@@ -55,7 +55,7 @@ class Source:
         self.text = text
         self.dialect = dialect
         self.workflow = document.workflow
-        # A byte order mark belongs to no line, and is there again when the text is put together.
+        # A byte order mark belongs to no line; it is restored when the text is put together.
         self.lines = _split(text.removeprefix(_BOM))
         self._mark = text[: len(text) - len(text.removeprefix(_BOM))]
         self.newline = "\r\n" if self.lines and self.lines[0].endswith("\r\n") else "\n"
@@ -71,20 +71,20 @@ class Source:
         return next((entry for entry in self.entries if entry.section == name and entry.level == 2), None)
 
     def joined(self, *changes: tuple[int, int, str]) -> str:
-        """The text with other lines in some places. Of a change: the first line, the line after the last, the text."""
+        """Returns the text with changes, each with its first line, the line after its last, and the new text."""
         lines = list(self.lines)
         for start, end, text in sorted(changes, reverse=True):
             lines[start:end] = [text.replace("\n", self.newline)]
         return self._mark + "".join(lines)
 
     def inserted(self, at: int, text: str) -> tuple[int, int, str]:
-        """A change that puts an entry before a line, with an empty line on both sides."""
+        """Returns a change that inserts an entry before a line, with an empty line on both sides."""
         before = self.lines[at - 1] if at > 0 else "\n"
         lead = "\n\n" if not before.endswith("\n") else "\n" if before.strip() else ""
         return at, at, f"{lead}{text}\n" + ("\n" if at < len(self.lines) else "")
 
     def content_end(self, entry: Lines) -> int:
-        """The line after the last of its own that is not empty."""
+        """Returns the line after the entry's last non-empty one."""
         end = entry.own_end
         while end > entry.start + 1 and not self.lines[end - 1].strip():
             end -= 1
@@ -109,7 +109,7 @@ class Source:
 
 
 def is_readable(document: markdown.WorkflowDocument) -> bool:
-    """Whether all of it is understood; a file without steps is one in which a first step can be put."""
+    """Whether everything was understood; a file without steps is one that can get its first step."""
     return all(one.kind == "no_steps" for one in document.problems if one.severity == "error")
 
 
@@ -150,6 +150,6 @@ def _parts(entry: Entry) -> Iterator[SourcePart]:
 
 
 def _split(text: str) -> list[str]:
-    """With their ends. A line feed ends a line and nothing else does, as for the reader."""
+    """Splits into lines, with line ends. Only a line feed ends a line, as for the parser."""
     *whole, last = text.split("\n")
     return [f"{line}\n" for line in whole] + ([last] if last else [])

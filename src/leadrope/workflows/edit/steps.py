@@ -1,4 +1,4 @@
-"""Add, remove, move, describe and place steps, and set what they say."""
+"""Adds, removes, moves, describes and places steps, and sets their values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leadrope.workflows.model import Dialect
 
 
 def set_value(text: str, name: str, key: str, value: Any = UNSET, *, dialect: Dialect = "flow") -> str:
-    """A parameter of a step, or what every step may say (`when`, `loop`, …), as a file says it; UNSET takes it out."""
+    """Sets a parameter or an attribute (`when`, `loop`, …) of a step, as in a file; UNSET removes it."""
     source = Source(text, dialect)
     entry = source.step(name)
     step = model_edits.with_value(source.workflow.step(name), key, value, dialect)
@@ -33,7 +33,7 @@ def set_value(text: str, name: str, key: str, value: Any = UNSET, *, dialect: Di
 
 
 def describe(text: str, name: str, description: str, *, dialect: Dialect = "flow") -> str:
-    """Other prose for a step. Lines of prose that stood between its parameters are now above them."""
+    """Replaces the prose of a step. Lines of prose between its parameters are moved above them."""
     source = Source(text, dialect)
     entry = source.step(name)
     step = msgspec.structs.replace(source.workflow.step(name), description=model.tidied(description))
@@ -56,7 +56,7 @@ def add(
     group: str | None = None,
     dialect: Dialect = "flow",
 ) -> str:
-    """A new step below another one, or as the last of the file or of a group."""
+    """Adds a step below another one, or as the last one of the file or of a group."""
     source = Source(text, dialect)
     check_name(step.id, source.workflow)
     if below is not None and group is None:
@@ -70,7 +70,7 @@ def add(
 
 
 def remove(text: str, name: str, *, dialect: Dialect = "flow") -> str:
-    """Its entry, with the steps inside it. Steps that name it keep doing so; `check` tells of them."""
+    """Removes a step with the steps inside it. Steps that name it keep doing so; `check` reports them."""
     source = Source(text, dialect)
     entry = source.step(name)
     return first_right(source, [((entry.start, entry.end, ""),)], model_edits.without(source.workflow, name))
@@ -84,7 +84,7 @@ def move(
     group: str | None = None,
     dialect: Dialect = "flow",
 ) -> str:
-    """To below another step, or to the beginning of the file or of a group; its lines stay as they are."""
+    """Moves a step below another one, or to the beginning of the file or of a group; its lines stay as they are."""
     source = Source(text, dialect)
     entry = source.step(name)
     step = source.workflow.step(name)
@@ -111,18 +111,19 @@ def move(
 
 
 def place(text: str, name: str, x: float, y: float, *, dialect: Dialect = "flow") -> str:
-    """Where the step stands on the canvas, in the settings' `layout`."""
+    """Sets the position of a step on the canvas, in the `layout` of the settings."""
     source = Source(text, dialect)
     source.step(name)
     layout = {**source.workflow.settings.layout, name: (float(x), float(y))}
     return with_layout(source, layout, source.workflow)
 
 
-# -- what they share --------------------------------------------------------------------------------------------------
+# -- shared
+# -------------------------------------------------------------------------------------------------------------
 
 
 def first_right(source: Source, candidates: Iterable[tuple[Change, ...]], expected: model.Workflow) -> str:
-    """The first of these texts that reads as what is expected."""
+    """Returns the first candidate text that reads back as expected."""
     for changes in candidates:
         text = source.joined(*changes)
         document = markdown.read(text, dialect=source.dialect)
@@ -134,7 +135,7 @@ def first_right(source: Source, candidates: Iterable[tuple[Change, ...]], expect
 
 
 def with_layout(source: Source, layout: dict[str, tuple[float, float]], workflow: model.Workflow) -> str:
-    """The workflow, which the source reads as already, with these places."""
+    """Sets these positions in the text, which already matches the rest of the workflow."""
     settings = msgspec.structs.replace(workflow.settings, layout=layout)
     expected = msgspec.structs.replace(workflow, settings=settings)
     order = [step.id for step in workflow.every_step]
@@ -187,7 +188,7 @@ def _put(source: Source, written: str, group: str | None, index: int) -> Change:
 
 
 def _line_for(source: Source, others: list[str], group: str | None, index: int) -> int:
-    """The line before which a step stands that is to be this one among the others."""
+    """Returns the line before which to insert a step that gets this index among the others."""
     if index > 0:
         return source.step(others[index - 1]).end
     if others:
@@ -199,7 +200,7 @@ def _line_for(source: Source, others: list[str], group: str | None, index: int) 
 
 
 def _rewritten(source: Source, entry: Lines, step: model.Step) -> Change:
-    """The whole entry in its canonical form, without the steps inside it."""
+    """Rewrites the whole entry in its canonical form, without the steps inside it."""
     alone = msgspec.structs.replace(step, steps=())
     return entry.start, source.content_end(entry), markdown_writer.write_step(alone, source.dialect, entry.level) + "\n"
 

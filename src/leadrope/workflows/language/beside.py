@@ -1,7 +1,7 @@
-"""Prompts, code and scripts that lie in files beside a workflow: read with it, checked with it, and kept with it.
+"""Prompts, code and scripts in files beside a workflow, which are read, checked and stored together with it.
 
-A step that names such a file is the same as one in which its text stands. So everything that comes after the reading
-(the check, the engine, an execution that is resumed, a saved copy) knows only the text: `whole` puts it into the file.
+A step that names such a file is equivalent to one that contains its text. So everything after the reading (the check,
+the engine, a resumed execution, a saved copy) only sees the text: `whole` puts it into the file.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from leadrope.workflows.problems import Path as Where
 MOST_BYTES = 1_000_000
 SUFFIX = model.FILE_SUFFIX
 _SCRIPTS = ("command",)
-"""A script has `${NAME}` of its own: in a file it is never a template, except in pflow's; values come by `env`."""
+"""A script has its own `${NAME}`: in a file that is never a template, except in pflow's; values are passed with
+`env`."""
 
 
 class BadFile(Exception):
-    """A text that cannot be taken from the file of this name, and why."""
+    """Why a file's text cannot be used."""
 
     def __init__(self, reason: str, hint: str | None = None) -> None:
         super().__init__(reason)
@@ -37,7 +38,7 @@ class BadFile(Exception):
 class _Named(msgspec.Struct, frozen=True):
     step: str
     key: str
-    """prompt_file"""
+    """For example `prompt_file`."""
     value: Any
     is_pflow: bool = False
 
@@ -47,7 +48,7 @@ class _Named(msgspec.Struct, frozen=True):
 
     @property
     def written(self) -> str:
-        """The key in the file: pflow puts the name of a file in the place of the text."""
+        """The key as in the file: in pflow's files the name of a file takes the place of the text."""
         return self.fills if self.is_pflow else self.key
 
 
@@ -56,7 +57,7 @@ def has_files(workflow: model.Workflow) -> bool:
 
 
 def with_files(document: markdown.WorkflowDocument, folder: Path) -> markdown.WorkflowDocument:
-    """The document with the text of each file in place of its name; a file that cannot be read is a problem of it."""
+    """Returns the document with each file's text in place of its name; unreadable files become problems."""
     places: dict[Where, Position] = dict(document.places)
     findings = Findings(places)
     texts: dict[str, dict[str, Any]] = {}
@@ -73,7 +74,7 @@ def with_files(document: markdown.WorkflowDocument, folder: Path) -> markdown.Wo
             findings.add("bad_file", f"{one.written}: {error}", path=path, found=str(one.value)[:60], hint=error.hint)
             if one.fills in model.FILLED_FROM.values():
                 continue
-            filled = None  # a parameter that need not be there
+            filled = None  # an optional parameter
         texts.setdefault(one.step, {})[one.key] = filled
         places[*path[:2], one.fills] = places[*path[:2], one.fills, KEY] = findings.place(path)
     workflow = _replaced(document.workflow, texts)
@@ -92,7 +93,7 @@ def with_files(document: markdown.WorkflowDocument, folder: Path) -> markdown.Wo
 
 
 def whole(text: str, workflow: model.Workflow) -> str:
-    """The text of a file with the texts of those beside it, which the workflow has already."""
+    """Returns a file's text with the text of the files beside it, which the workflow already contains."""
     from leadrope.workflows.edit.source import Source  # noqa: PLC0415  # the same
     from leadrope.workflows.edit.steps import first_right  # noqa: PLC0415  # the same
     from leadrope.workflows.language import markdown_writer  # noqa: PLC0415  # needed by few workflows
@@ -162,7 +163,7 @@ def _text(folder: Path, name: Any) -> str:
 def _here() -> tuple[Path, ...]:
     try:
         return (Path.cwd(),)
-    except OSError:  # it is gone
+    except OSError:  # the file is gone
         return ()
 
 

@@ -1,4 +1,4 @@
-"""Whether a `when`, `while` or `until` holds: a value that is true, or a condition over templates. Pure."""
+"""Evaluates `when`, `while` and `until`: a value that is true, or a condition with templates. Pure."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from leadrope.workflows.language import templates
 
 
 def holds(said: Any, scope: Mapping[str, Any]) -> bool:
-    """`${a.ok}` holds where the value is true; `${a.count} > 3 and not ${done}` is a condition.
+    """Whether the value is true (`${a.ok}`), or the condition holds (`${a.count} > 3 and not ${done}`).
 
-    A template never becomes a part of the condition's text, only one of its values.
+    A template never becomes part of the condition's text, only one of its values.
     """
     if isinstance(said, str) and is_condition(said):
-        from leadrope.workflows.language import conditions  # noqa: PLC0415  # most are one template
+        from leadrope.workflows.language import conditions  # noqa: PLC0415  # most are a single template
 
         return conditions.holds(said, scope)
     return templates.is_true(templates.resolve(said.strip() if isinstance(said, str) else said, scope))
 
 
 def is_condition(said: str) -> bool:
-    """Neither one template alone nor one plain word, as `yes` or `false`."""
+    """Whether the text is a condition, and not a single template or a plain word such as `yes` or `false`."""
     pieces, problems = syntax.scan(said.strip())
     if problems or (len(pieces) == 1 and isinstance(pieces[0], syntax.Expression)):
         return False
@@ -30,7 +30,7 @@ def is_condition(said: str) -> bool:
 
 
 def mistake(said: Any, *, own: Collection[str] = ()) -> str | None:
-    """Why it can never be told, before anything runs. `own` are names that it knows without a template."""
+    """Returns why it can never be evaluated, without running anything. `own` are names known without a template."""
     if not isinstance(said, str) or not (own or is_condition(said)):
         return None
     from leadrope.workflows.language import conditions  # noqa: PLC0415  # most steps have none
@@ -39,6 +39,6 @@ def mistake(said: Any, *, own: Collection[str] = ()) -> str | None:
         found = conditions.parse(said)
     except conditions.BadExpression as error:
         return error.message
-    # Whoever waits for a value is found by its templates; a bare name would be looked up too early.
+    # The steps to wait for are found by their templates; a bare name would be looked up too early.
     bare = [one.source for one in conditions.names(found) if f"${{{one.source}" not in said and one.root not in own]
     return f"{bare[0]} must be written ${{{bare[0]}}}" if bare else None

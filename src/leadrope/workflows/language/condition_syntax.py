@@ -1,4 +1,4 @@
-"""The grammar of conditions: text in, a tree out, in time that grows with the text. Knows no values.
+"""The grammar of conditions: parses text into a tree, in linear time.
 
 condition  = all { or all }
 all        = one { and one }
@@ -6,7 +6,7 @@ one        = { not } operand [ == != < <= > >= | in | not in | contains | not co
 operand    = "text" | 'text' | number | true | false | null | [ conditions ] | function( condition ) | ( condition )
            | name { .key | [index] } | ${ template }
 
-A name means what it means in a template, and `${name}` is the same. A text in quotes may hold templates.
+A name means the same as in a template, and so does `${name}`. A quoted text may contain templates.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from leadrope.workflows.problems import nearest
 T = TypeVar("T")
 
 CHARS_LIMIT = 10_000
-"""Far more than anybody writes; a longer one is a value that stands in the wrong place."""
+"""Far longer than any real condition; a longer text is a value in the wrong place."""
 DEPTH_LIMIT = 40
-"""Brackets inside brackets. Each is six levels of recursion here, and Python has a thousand."""
+"""Maximum nesting of brackets. Each is six levels of recursion here, and Python's limit is a thousand."""
 
 _SPACE = regex(r"[ \t\r\n]*")
 _STRING = regex(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'', re.DOTALL)
@@ -48,11 +48,11 @@ _RESERVED = ("and", "or", "not", "in", "contains")
 _FUNCTIONS = ("exists", "is_empty", "len", "lower", "trim", "upper")
 _INSTEAD = {"=": "==", "===": "==", "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not", "<>": "!="}
 NUMBER_CHARS = 300
-"""A longer number is nobody's count, and reading it takes time that grows with its square."""
+"""No real count is longer, and parsing a number takes quadratic time."""
 
 
 class BadExpression(errors.RequestError):
-    """A condition that cannot be read, or has no value. `column` counts from 1."""
+    """A condition that cannot be parsed or has no value. `column` counts from 1."""
 
     kind = "bad_expression"
 
@@ -66,7 +66,7 @@ class BadExpression(errors.RequestError):
 
 class _Node(msgspec.Struct, frozen=True, kw_only=True):
     at: int
-    """Where it begins in the text."""
+    """Offset in the text."""
 
 
 class LiteralNode(_Node, frozen=True, kw_only=True):
@@ -75,11 +75,11 @@ class LiteralNode(_Node, frozen=True, kw_only=True):
 
 class NameNode(_Node, frozen=True, kw_only=True):
     source: str
-    """As a template has it between `${` and `}`."""
+    """As in a template between `${` and `}`."""
 
 
 class Text(_Node, frozen=True, kw_only=True):
-    """A text in quotes with templates in it."""
+    """A quoted text with templates in it."""
 
     template: str
 
@@ -119,7 +119,7 @@ class ConditionExpression(msgspec.Struct, frozen=True, kw_only=True):
 
 @functools.lru_cache(maxsize=256)
 def parse(text: str) -> ConditionExpression:
-    """The condition as a tree; BadExpression tells the column of what is wrong.
+    """Parses a condition into a tree; BadExpression has the column of the error.
 
     evaluate(parse("count > 3 and not is_empty(review.issues)"), scope)
     """
@@ -136,7 +136,7 @@ class _Parser:
         self._at = 0
         self._depth = 0
         self._templates: dict[int, template_syntax.Expression] | None = None
-        """By where they begin: read once, so that many of them cost no more than one."""
+        """By offset; read once, so that many of them cost no more than one."""
 
     def whole(self) -> Node:
         self._space()
@@ -147,7 +147,7 @@ class _Parser:
             self._unexpected("`and`, `or`, a comparison or the end")
         return root
 
-    # -- the grammar, from the loosest to the tightest ----------------------------------------------------------------
+    # -- the grammar, in order of increasing precedence ----------------------------------------------------------------
 
     def _either(self) -> Node:
         return self._joined("or", lambda: self._joined("and", self._one))
@@ -165,7 +165,7 @@ class _Parser:
         while self._word("not"):
             count += 1
         item = self._compared()
-        # `not not x` is a truth and no longer x; more of them say nothing new.
+        # `not not x` is a boolean and no longer x; further pairs change nothing.
         for _ in range(count if count < 2 else 2 - count % 2):
             item = Not(at=at, item=item)
         return item
@@ -188,7 +188,7 @@ class _Parser:
     def _sign(self) -> str | None:
         self._space()
         if found := _SIGN.match(self._text, self._at):
-            # `=>`, `===` and `<>` are no signs of ours; they are told where they stand.
+            # `=>`, `===` and `<>` are not operators here; the error is reported at their position.
             if self._text[self._at : self._at + 3] == "===" or self._text[self._at : self._at + 2] == "<>":
                 self._unexpected("a comparison")
             self._move(found.end())
@@ -282,7 +282,7 @@ class _Parser:
             }
         found = self._templates.get(at)
         if found is None:
-            # Behind a mistake, or a `$`, the one look at all of them sees it otherwise.
+            # After an error, or a `$`, the scan of the whole text may have split it differently.
             pieces, problems = template_syntax.scan(self._text[at:])
             if problems and problems[0].offset == 0:
                 self._fail(problems[0].message)
@@ -320,7 +320,7 @@ class _Parser:
             self._fail(f"{word} is too large for a number")
         return found
 
-    # -- words and places ---------------------------------------------------------------------------------------------
+    # -- words and positions -------------------------------------------------------------------------------------------
 
     def _space(self) -> None:
         found = _SPACE.match(self._text, self._at)

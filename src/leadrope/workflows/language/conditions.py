@@ -1,6 +1,6 @@
-"""Conditions: what a text like `count > 3 and not is_empty(issues)` says of named values. Runs no code, knows no step.
+"""Evaluates conditions such as `count > 3 and not is_empty(issues)` over named values; runs no code.
 
-What unlike types mean to each other is told by `_equal` and `_ordered`; nothing here raises a TypeError.
+`_equal` and `_ordered` define how values of different types compare; nothing here raises a TypeError.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["BadExpression", "ConditionExpression", "evaluate", "holds", "names",
 
 
 def names(expression: ConditionExpression) -> tuple[Reference, ...]:
-    """Every name that the condition needs, in order. What `exists()` asks for may be missing."""
+    """Returns every name that the condition needs, in order. Names in `exists()` may be missing."""
     found: list[Reference] = []
     for node, may_miss in _walk(expression.root, may_miss=False):
         value = f"${{{node.source}}}" if isinstance(node, NameNode) else node.template
@@ -51,7 +51,7 @@ def names(expression: ConditionExpression) -> tuple[Reference, ...]:
 
 
 def evaluate(expression: ConditionExpression, scope: Mapping[str, Any]) -> Any:
-    """The value of the condition; `templates.is_true` tells what it says. BadExpression where it has none."""
+    """Returns the condition's value, which `templates.is_true` interprets. BadExpression if it has none."""
     try:
         return _Evaluator(expression.text, scope).value(expression.root)
     except RecursionError:
@@ -144,7 +144,7 @@ class _Evaluator:
 
     def _call(self, node: CallNode) -> Any:
         if node.name == "exists":
-            # With a fallback, as whoever asks may: what a failed step left is then not there.
+            # Resolved with a fallback, so that what a failed step left counts as missing.
             return templates.resolve(f"${{{node.items[0].source} ?? null}}", self._scope) is not None
         value = self.value(node.items[0])
         match node.name:
@@ -159,9 +159,9 @@ class _Evaluator:
 
 
 def _equal(one: Any, other: Any) -> bool:
-    """JSON's equality: 1 is 1.0 and not true. A text beside a number or a truth is read as one, if it is one.
+    """Compares as JSON does: 1 equals 1.0 but not true. A text is compared with a number or boolean by its meaning.
 
-    Outputs of commands are texts, so `count.stdout == 3` has to mean what it says.
+    Outputs of commands are texts, so `count.stdout == 3` must work as expected.
     """
     if isinstance(one, str) != isinstance(other, str):
         text, value = (one, other) if isinstance(one, str) else (other, one)
@@ -178,12 +178,12 @@ def _equal(one: Any, other: Any) -> bool:
 
 
 def _equal_inside(one: Any, other: Any) -> bool:
-    """Inside lists and objects a text is a text."""
+    """Compares values inside of lists and objects, where a text only equals a text."""
     return isinstance(one, str) == isinstance(other, str) and _equal(one, other)
 
 
 def _ordered(one: Any, other: Any) -> tuple[Any, Any] | None:
-    """Both as numbers, or both as texts; None where they have no order. A text beside a number must be one itself."""
+    """Returns both as numbers, or both as texts; None if they have no order. A text beside a number must be numeric."""
     if isinstance(one, str) and isinstance(other, str):
         return one, other
     numbers = [_as_number(value) if isinstance(value, str) else value for value in (one, other)]

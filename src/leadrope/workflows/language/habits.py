@@ -1,4 +1,4 @@
-"""Words and forms that other workflow programs use, answered with what leadrope calls them. Pure tables."""
+"""Keys and syntax of other workflow tools, with their leadrope equivalents. Pure tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leadrope.regex import regex
 from leadrope.workflows.model import STEP_KEYS
 
 EVERY_STEP = tuple(name if name != "on_error" else "on-error" for name in STEP_KEYS)
-"""What every step may say, as it is written in a file."""
+"""The keys that every step may have, as written in a file."""
 EVERY_STEP_HINT = "Every step also takes " + ", ".join(name for name in EVERY_STEP if name != "type") + "."
 
 TYPES: Mapping[str, str] = {
@@ -29,12 +29,12 @@ TYPES: Mapping[str, str] = {
     **dict.fromkeys(("human", "confirm", "person", "human_gate", "gate"), "approval"),
     **dict.fromkeys(("subworkflow", "sub-workflow", "call"), "workflow"),
 }
-"""What other programs call the same kind of step."""
+"""Names of step types in other tools."""
 
 
 class Habit(msgspec.Struct, frozen=True, kw_only=True):
     words: tuple[str, ...]
-    """The first that the step takes is meant."""
+    """The first one that the step accepts is meant."""
     hint: str = ""
 
 
@@ -91,7 +91,7 @@ SECTIONS: Mapping[str, str] = {
     **dict.fromkeys(("config", "configuration", "options"), "Settings"),
     **dict.fromkeys(("description", "documentation", "comments", "readme", "about", "usage"), "Notes"),
 }
-"""What other programs call the sections of a file."""
+"""Names of sections in other tools."""
 
 _TYPE_BY_KEY: Mapping[str, str] = {
     **dict.fromkeys(("command", "run", "cmd"), "shell"),
@@ -103,12 +103,12 @@ _TYPE_BY_KEY: Mapping[str, str] = {
 
 
 def type_for(keys: Collection[str]) -> str | None:
-    """The type that a step without one probably has."""
+    """Guesses the type of a step that has none."""
     return next((kind for name, kind in _TYPE_BY_KEY.items() if name in keys), None)
 
 
 def key(name: str, available: Collection[str]) -> Habit | None:
-    """What is meant by a key that the step does not take, where another program has one of that name."""
+    """Returns what an unknown key probably means, if another tool has a key of that name."""
     found = _KEYS.get(name.replace("-", "_").lower())
     if found is None:
         return None
@@ -131,13 +131,13 @@ class Braces(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     name: str
     path: tuple[str, ...]
-    """Of the text inside its value."""
+    """Of the text inside the value."""
     text: str
     offset: int
 
 
 def braces(value: Any, path: tuple[str, ...] = ()) -> Iterator[Braces]:
-    """Forms of other template languages. Go's own (`{{.Id}}`, as `docker --format` takes them) are not meant."""
+    """Finds the syntax of other template languages. Go's own (`{{.Id}}`, as in `docker --format`) is left alone."""
     if isinstance(value, str):
         for found in _BRACES.finditer(value) if "{{" in value else ():
             if found[1] in ("end", "else"):
@@ -152,7 +152,7 @@ def braces(value: Any, path: tuple[str, ...] = ()) -> Iterator[Braces]:
 
 
 def template_for(path: str, steps: Collection[str], inputs: Collection[str], own: Collection[str] = ()) -> str | None:
-    """`steps.build.outputs.stdout` and the like as a template of ours; None where nothing is called that."""
+    """Translates `steps.build.outputs.stdout` and the like into a template; None if nothing has that name."""
     known = (*steps, *inputs, *own)
     text = path.removeprefix("$")
     while (found := _ROOT.match(text)) and found[0] not in known and found[0] in _PREFIXES:
@@ -178,4 +178,4 @@ ROOT_HINTS: Mapping[str, str] = {
     "index": "The number of an item is `${__index__}`.",
     "iteration": "The number of a turn is `${__iteration__}`.",
 }
-"""By the first name of a template that nothing is called."""
+"""Hints by the first name of a template that nothing is called."""

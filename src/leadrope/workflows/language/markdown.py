@@ -1,4 +1,4 @@
-"""A workflow's Markdown file as the model, with the place of everything in it. Knows no step type, writes nothing."""
+"""Reads a workflow's Markdown file into the model, with the position of everything in it."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ _KEYS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "inputs": (_INPUT_KEYS, ("default", "description")),
     "outputs": (_OUTPUT_KEYS, ("source", "description")),
 }
-"""What an entry may say, and which of it may be any text."""
+"""The keys of an entry, and those of them whose value may be any text."""
 
 
 class WorkflowDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read, as far as it could be, and all that is wrong with it."""
+    """What was read, as far as possible, and everything that is wrong with it."""
 
     workflow: model.Workflow
     places: Places
     problems: tuple[WorkflowProblem, ...] = ()
     unreadable: frozenset[Path] = frozenset()
-    """What is given and could not be read; nothing more is said about it."""
+    """Values that are present but could not be read; nothing more is reported about them."""
     respelt: Mapping[Path, str] = {}
-    """Numbers and truths as they stand in the file, where they would be written another way: `1.10`."""
+    """Numbers and booleans as spelled in the file, if they would be written differently: `1.10`."""
     key_lines: Mapping[Path, KeyLines] = {}
-    """Of steps' parameters: texts with lines that may be parameters of their own, indented by mistake."""
+    """For parameters of steps: texts with lines that may be parameters themselves, indented by mistake."""
     has_files: bool = False
-    """Texts of files beside it stand in place of their names."""
+    """Texts of files beside it have replaced the names of the files."""
 
     @property
     def has_errors(self) -> bool:
         return any(problem.severity == "error" for problem in self.problems)
 
     def checked(self, name: str) -> model.Workflow:
-        """The workflow; BadWorkflow with every problem where it has errors."""
+        """Returns the workflow; BadWorkflow with every problem if it has errors."""
         if self.has_errors:
             raise BadWorkflow(name, self.problems)
         return self.workflow
@@ -60,7 +60,7 @@ def is_workflow_file(name: str) -> bool:
 
 
 def dialect_of(name: str) -> model.Dialect:
-    """The dialect of a file, by its name."""
+    """Returns the dialect of a file, by its name."""
     return "pflow" if PurePath(name).name.endswith(_SUFFIX_OF["pflow"]) else "flow"
 
 
@@ -69,7 +69,7 @@ def suffix_of(dialect: model.Dialect) -> str:
 
 
 def read(text: str, *, dialect: model.Dialect = "flow") -> WorkflowDocument:
-    r"""The model of a file's text, with all problems at once.
+    r"""Reads a file's text into the model, collecting all problems.
 
     read("### hello\n- type: shell\n- command: echo hello\n").workflow.steps[0].id == "hello"
     """
@@ -106,7 +106,7 @@ class _Reader:
         cached = [section.note for section in outline.sections if section.note and section.name.lower() == "cache"]
         self._chunks: dict[str, str] = {}
         if cached and dialect == "pflow":
-            from leadrope.workflows.pflow import words  # noqa: PLC0415  # few files are pflow's
+            from leadrope.workflows.pflow import words  # noqa: PLC0415  # only needed for pflow's files
 
             self._chunks = words.cache_chunks(cached[0])
 
@@ -137,7 +137,7 @@ class _Reader:
                 hint="Write `## Steps` and below it `### name` with `- type: …`.",
             )
         if self._dialect == "pflow":
-            from leadrope.workflows.pflow import words  # noqa: PLC0415  # few files are pflow's
+            from leadrope.workflows.pflow import words  # noqa: PLC0415  # only needed for pflow's files
 
             words.whole(self._steps, self._findings)
         top = self._outline.top
@@ -190,7 +190,7 @@ class _Reader:
             suggestion=habits.SECTIONS.get(word),
             hint="Text that is not part of the workflow goes below `## Notes`.",
         )
-        # Read as what was probably meant, so that the mistakes inside are told in the same go.
+        # Read as the section that was probably meant, so that errors inside are reported at the same time.
         near = habits.SECTIONS.get(word, nearest(word, (*model.SECTIONS, model.NOTES)) or "").lower()
         return next((name for name in model.SECTIONS if name == near), None)
 
@@ -243,7 +243,7 @@ class _Reader:
         path: Path = ("steps", entry.name)
         values = self._values(entry, path, None, ())
         if self._dialect == "pflow":
-            from leadrope.workflows.pflow import words  # noqa: PLC0415  # few files are pflow's
+            from leadrope.workflows.pflow import words  # noqa: PLC0415  # only needed for pflow's files
 
             words.step(
                 words.PflowStep(values, path, self._findings, self._places, self._notes.unreadable), self._chunks
@@ -260,7 +260,7 @@ class _Reader:
         return model_builder.step(entry.name, description, values, self._shape(path))
 
     def _is_name(self, entry: Entry, section: model.SectionName) -> bool:
-        """Whether it has a name of its own; if not it gets one, so that its mistakes are told in the same go."""
+        """Whether the entry's name can be used; otherwise it is replaced, so that the entry is still checked."""
         word = section[:-1]
         if not model.ID.fullmatch(entry.name):
             slug = model_builder.slug(entry.name)
@@ -304,7 +304,7 @@ class _Reader:
         if section == "inputs":
             shape.known(values, _INPUT_KEYS)
             found = model_builder.input_(entry.name, description, values, shape)
-            # Nothing can use the second of two, which need not be told too.
+            # Nothing can refer to the second of two, so it is not reported as unused.
             self._inputs += [found] if is_new else []
         else:
             shape.known(values, _OUTPUT_KEYS)
@@ -313,9 +313,9 @@ class _Reader:
     def _values(
         self, entry: Entry, path: Path, known: Collection[str] | None, texts: Collection[str]
     ) -> dict[str, Any]:
-        """What an entry says. Parameters indented by mistake are told where that can be known without types."""
+        """Returns an entry's values; reports parameters indented by mistake if that is clear without step types."""
         if self._dialect == "pflow":
-            from leadrope.workflows.pflow import values as pflow_values  # noqa: PLC0415  # few files are pflow's
+            from leadrope.workflows.pflow import values as pflow_values  # noqa: PLC0415  # only needed for pflow's files
 
             values = pflow_values.entry_values(entry, path, self._findings, self._notes)
         else:
@@ -339,7 +339,7 @@ class _Reader:
         return model_builder.Shape(self._findings, path, self._notes.unreadable)
 
     def _without_stale_layout(self, workflow: model.Workflow) -> model.Workflow:
-        """Whoever takes a step out by hand need not tidy the canvas too."""
+        """Drops the layout of removed steps, so that deleting a step by hand needs no second change."""
         known = {step.id for step in workflow.every_step}
         layout = workflow.settings.layout
         if layout.keys() <= known:

@@ -1,4 +1,4 @@
-"""A workflow's file cut into its sections, entries, parameters and fenced blocks. Knows the outline and no meaning."""
+"""Splits a workflow's file into sections, entries, parameters and fenced blocks, without interpreting them."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ LANGUAGES = frozenset(
         *("php", "perl", "lua", "r", "jq", "regex", "diff", "ini", "dockerfile", "makefile", "graphql", "jinja"),
     )
 )
-"""First words of a fence that tell a language; the parameter is then the second. Any other first word is it."""
+"""First words of a fence that name a language; the parameter is then the second word. Any other first word is the
+parameter."""
 
 HEADING = regex(r"(#{1,3})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*")
 SUBHEADING = regex(r"(#{4,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*")
-"""A step inside a group; in every other entry it is a line of prose."""
+"""A step inside a group; in other entries it is a line of prose."""
 FENCE = regex(r"( {0,3})(`{3,}|~{3,})[ \t]*([^`]*)")
 _BULLET = regex(r"( {0,3})-(?:[ \t]+(.*))?")
 _PFLOW_KEY = regex(r"(\S+?):[ \t]*")
@@ -31,25 +32,25 @@ KEY_LINE = regex(r'([A-Za-z_][A-Za-z0-9_-]*|"(?:[^"\\]|\\.)+")[ \t]*:(?=[ \t]|$)
 
 
 class Parameter(msgspec.Struct, frozen=True, kw_only=True):
-    """`- key: value`, with the lines below it that belong to it."""
+    """`- key: value`, with the lines below that belong to it."""
 
     key: str
-    """As written, with its quotes."""
+    """As written, including quotes."""
     key_place: Position
     first: str
-    """What stands behind the colon."""
+    """The text after the colon."""
     place: Position
     more: tuple[str, ...] = ()
-    """The lines below, as they stand."""
+    """The lines below, as written."""
 
 
 class Fence(msgspec.Struct, frozen=True, kw_only=True):
     info: tuple[str, ...]
     text: str
     place: Position
-    """Of the line of the opening marks."""
+    """Of the line with the opening fence."""
     last_line: int
-    """Of the closing marks."""
+    """Of the closing fence."""
     is_closed: bool = True
 
     @property
@@ -64,7 +65,7 @@ class Fence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, kw_only=True):
-    """A heading with what stands below it: the file itself, a section, or a step."""
+    """A heading and everything below it: the file itself, a section, or a step."""
 
     name: str
     place: Position
@@ -72,7 +73,7 @@ class Entry(msgspec.Struct, kw_only=True):
     parameters: list[Parameter] = []
     fences: list[Fence] = []
     entries: list[Entry] = []
-    """Of a section its entries, of a group its steps."""
+    """The entries of a section, or the steps of a group."""
     level: int = 3
 
     @property
@@ -82,9 +83,9 @@ class Entry(msgspec.Struct, kw_only=True):
 
 class Section(Entry, kw_only=True):
     is_implied: bool = False
-    """`###` without a `##` above it."""
+    """A `###` heading without a `##` above it."""
     note: tuple[str, ...] | None = None
-    """Its lines as they stand, where it is a note; it has no entries then."""
+    """The lines of a note, as written; a note has no entries."""
 
 
 class Outline(msgspec.Struct, kw_only=True):
@@ -94,14 +95,14 @@ class Outline(msgspec.Struct, kw_only=True):
 
 
 def outline(text: str, findings: Findings, dialect: model.Dialect = "flow") -> Outline:
-    """The file's outline; what is no part of one goes to the findings."""
+    """Returns the file's outline; everything that is not part of one is reported to `findings`."""
     return _Cutter(re.split(r"\r\n|\n", text.removeprefix("\ufeff")), findings, dialect).cut()
 
 
 def closing(lines: Sequence[str], start: int) -> int | None:
-    """The line that closes the fence opened at `start`, or None.
+    """Returns the line that closes the fence opened at `start`, or None.
 
-    A fence that runs over a heading into the next fence was left open: its end is the other's.
+    A fence that runs over a heading into the next fence was left open: the closing line belongs to the other one.
     """
     opening = FENCE.fullmatch(lines[start])
     if opening is None:
@@ -131,7 +132,7 @@ class _Cutter:
         self._outline = Outline(top=top)
         self._entry: Entry = top
         self._open: list[Entry] = []
-        """The entry that is read, behind the groups that it is in."""
+        """The entry being read, preceded by the groups that contain it."""
         self._has_title = False
 
     def cut(self) -> Outline:
@@ -158,7 +159,7 @@ class _Cutter:
         if self._lines[0].rstrip() != "---":
             return
         end = next((at for at, line in enumerate(self._lines) if at and line.rstrip() == "---"), None)
-        # Two rules across the page, with sections between them, are no frontmatter.
+        # Two horizontal rules with sections between them are not frontmatter.
         if end is not None and self._next_heading(1) > end:
             self._outline.frontmatter = "\n".join(self._lines[1:end])
             self._at = end + 1
@@ -195,7 +196,7 @@ class _Cutter:
             self._open = [entry]
 
     def _subheading(self, line: str) -> re.Match[str] | None:
-        """The heading of a step inside a group, where a group is open."""
+        """Returns the heading of a step inside a group, if a group is open."""
         found = SUBHEADING.fullmatch(line) if line.startswith("####") else None
         return found if found and any(one.is_group and one.level < len(found[1]) for one in self._open) else None
 
@@ -218,7 +219,7 @@ class _Cutter:
         self._entry = entry
 
     def _note(self) -> list[str]:
-        """The lines up to the next section, which may hold anything; the last of them is the current one then."""
+        """Returns the lines up to the next section, whatever they contain; the last one becomes the current line."""
         found: list[str] = []
         at = self._at + 1
         while at < len(self._lines) and not _is_section(line := self._lines[at]):
@@ -252,7 +253,7 @@ class _Cutter:
         place = Position(line=start + 1, column=len(opening[1]) + 1)
         if end is None:
             self._tell_unclosed(opening, start)
-            # What follows is looked at too, so that all mistakes are told at once.
+            # Continues after the error, so that all errors are reported at once.
             end = self._next_heading(start + 1)
             self._at = end
         else:
@@ -302,7 +303,7 @@ class _Cutter:
         )
 
     def _below(self, indent: int, *, may_hold_fences: bool) -> list[str]:
-        """The indented lines below a parameter. Empty lines belong to them only between two of them."""
+        """Returns the indented lines below a parameter, with empty lines only if they are between two of them."""
         more: list[str] = []
         while self._at < len(self._lines):
             count = 0
@@ -345,9 +346,9 @@ def _unescaped(line: str) -> str:
 
 
 def escaped_prose(prose: str, *, is_top: bool, is_note: bool = False, in_group: bool = False) -> str:
-    """Prose that is read back as the same prose.
+    """Escapes prose so that it is read back unchanged.
 
-    At the top of a file lists and closed fences may stand as they are, and in a note smaller headings too.
+    At the top of a file, lists and closed fences need no escaping; in a note, neither do smaller headings.
     """
     lines = prose.split("\n")
     written: list[str] = []

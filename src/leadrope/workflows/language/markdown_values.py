@@ -1,4 +1,4 @@
-"""The values of a file's parameters and fenced blocks, as JSON values with their places. Knows no step, no section."""
+"""Reads the values of parameters and fenced blocks as JSON values, with their positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leadrope.workflows.language.markdown_blocks import KEY_LINE, Entry, Fence, 
 from leadrope.workflows.problems import KEY, Findings, Path, Position
 
 YAML_PARAMETERS = ("batch", "loop", "retry", "policy", "output_schema", "settings")
-"""A block with only this word is YAML; any other is text."""
+"""A block labelled only with this word is YAML; any other is text."""
 
 _TEMPLATE = regex(r"\$\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}")
 _ASCII_AT = 0xE000
@@ -29,33 +29,33 @@ UNREADABLE: Any = object()
 
 
 class KeyLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of a text that reads like `key: value`."""
+    """A line of a text that looks like `key: value`."""
 
     key: str
     text: str
-    """As written, without a dash before it."""
+    """As written, without a leading dash."""
     place: Position
 
 
 class KeyLines(msgspec.Struct, frozen=True, kw_only=True):
     first: Any
-    """What the value would be without the lines below its first."""
+    """What the value would be without the lines below its first one."""
     lines: tuple[KeyLine, ...]
 
 
 class Notes(msgspec.Struct, kw_only=True):
-    """What is to be known of values besides what they are, by their paths."""
+    """Additional facts about values, by their paths."""
 
     places: dict[Path, Position]
     key_lines: dict[Path, KeyLines] = {}
-    """Of plain texts over several lines: a parameter that is indented by mistake becomes a part of the one above it."""
+    """For plain texts of several lines: a parameter indented by mistake becomes part of the one above it."""
     unreadable: set[Path] = set()
     respelt: dict[Path, str] = {}
-    """Numbers and truths that would be written another way, as they stand in the file."""
+    """Numbers and booleans that would be written differently, as spelled in the file."""
 
 
 def entry_values(entry: Entry, path: Path, findings: Findings, notes: Notes) -> dict[str, Any]:
-    """All that an entry says, by key. Of a key that stands there twice the first value is kept."""
+    """Returns all values of an entry, by key. For a duplicate key the first value counts."""
     places = notes.places
     found: dict[str, Any] = {}
     seen: set[str] = set()
@@ -84,7 +84,7 @@ def entry_values(entry: Entry, path: Path, findings: Findings, notes: Notes) -> 
 
 
 def tell_indented(line: KeyLine, path: Path, findings: Findings, *, warns: bool) -> None:
-    """A parameter that became a part of the text above it, whose path this is."""
+    """Reports a parameter that became part of the text above it, which is at `path`."""
     findings.add(
         "indented_parameter",
         f"{line.text[:60]!r} is indented, and so a part of {path[-1]!r}",
@@ -147,7 +147,7 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
     if not any(said.more) and yaml_values.is_word(said.first):
         places[path] = verbatim(said)
         return said.first
-    # As if the dash were not there: what is indented below it is below its key.
+    # As if there were no dash: what is indented below it is below its key.
     lines = ("k:".ljust(said.place.column - 1) + said.first, *said.more, "")
     text = "\n".join(lines)
     try:
@@ -196,7 +196,7 @@ def _key_lines(said: Parameter) -> Iterator[KeyLine]:
     indents = [len(line) - len(line.lstrip(" ")) for line in said.more]
     least = min((indent for line, indent in zip(said.more, indents, strict=True) if line.strip()), default=0)
     for number, (line, indent) in enumerate(zip(said.more, indents, strict=True), start=said.place.line + 1):
-        # What is deeper belongs to the line above it: `server:`, and below it `timeout: 5`.
+        # Deeper lines belong to the line above them: `server:`, and below it `timeout: 5`.
         text = line.strip().removeprefix("- ").lstrip()
         found = KEY_LINE.match(text)
         if found and indent <= least + 1:
@@ -206,7 +206,7 @@ def _key_lines(said: Parameter) -> Iterator[KeyLine]:
 def place_of(
     place: Position, lines: Sequence[str], at: tuple[int, int], loaded: LoadedYaml, path: tuple[str | int, ...]
 ) -> Position:
-    """The place of a value in YAML; of a text with templates as it stands there, so that each has its column."""
+    """Returns the position of a value in YAML; for a text with templates such that each template has its column."""
     value = loaded.value
     for part in path:
         value = value[part] if part != KEY else None
@@ -263,13 +263,13 @@ def _json(text: str) -> LoadedYaml:
 
 
 def load_templated(text: str, scalar: Callable[[str], Any] | None = None) -> LoadedYaml:
-    """The text as YAML, also where a template's braces stand bare in a list: `[${a}, ${b}]`."""
+    """Parses YAML in which templates may be unquoted in a list: `[${a}, ${b}]`."""
     try:
         return yaml_values.load(text, scalar)
     except YamlError:
         if "${" not in text or _MASKED.search(text):
             raise
-        # Characters of the same number that mean nothing to YAML, so that all places stay right.
+        # Replaced by as many characters without meaning in YAML, so that all positions stay valid.
         masked = _TEMPLATE.sub(lambda found: found[0].translate(_MASKS), text)
         loaded = yaml_values.load(masked, scalar)
         return LoadedYaml(

@@ -1,4 +1,4 @@
-"""The model as a workflow's Markdown file, in one canonical form that reads back as the same model."""
+"""Writes the model as a workflow's Markdown file, in one canonical form that reads back as the same model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leadrope.workflows.pflow import values as pflow_values
 from leadrope.workflows.problems import Findings, Position
 
 _LINE_CHARS = 100
-"""A list or map that fits is written on the line of its key, a longer one in a block of its own."""
+"""A list or map that fits is written on the line of its key, a longer one in a block."""
 _LANGUAGE_OF = {"command": "shell", "code": "python", "text": "text", "html": "html", "markdown": "markdown"}
 _MARKS = regex(r"^ {0,3}(`{3,})", re.MULTILINE)
 _KEY = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
@@ -27,7 +27,7 @@ _UNFIT_FOR_BLOCK = regex(r"[\r\ufeff]")
 
 
 def write(workflow: model.Workflow) -> str:
-    """The file's text; read it back with `markdown.read`."""
+    """Returns the file's text, which `markdown.read` reads back."""
     parts: list[str] = [f"---\n{workflow.frontmatter}\n---"] if workflow.frontmatter else []
     if workflow.title or workflow.prose:
         parts.append(f"# {workflow.title}".rstrip())
@@ -54,7 +54,7 @@ def write(workflow: model.Workflow) -> str:
 
 
 def write_step(step: model.Step, dialect: model.Dialect = "flow", level: int = 3) -> str:
-    """Its entry, with those of the steps inside it, without a line end at its end."""
+    """Returns a step's entry, including the steps inside it, without a final newline."""
     own = _entry(step.id, step.description, said_by(step, dialect), dialect, level)
     return "\n\n".join((own, *(write_step(inner, dialect, level + 1) for inner in step.steps)))
 
@@ -86,7 +86,7 @@ def _output(one: model.Output) -> Iterable[tuple[str, Any]]:
 
 
 def said_by(step: model.Step, dialect: model.Dialect = "flow") -> Iterable[tuple[str, Any]]:
-    """What the entry of a step says, by key, as it is written; without the steps inside."""
+    """Yields the keys and values of a step's entry as they are written, without the steps inside it."""
     yield "type", step.type
     if step.after is not None:
         yield "after", names_value(step.after)
@@ -115,7 +115,7 @@ def said_by(step: model.Step, dialect: model.Dialect = "flow") -> Iterable[tuple
 
 
 def _unsaid(step: model.Step, key: str, dialect: model.Dialect) -> dict[str, Any]:
-    """What is left out where it is usual, and would be something else in pflow's words."""
+    """Returns the defaults that can be omitted, but would mean something else in pflow's files."""
     if dialect == "flow" or key != "loop" or step.loop is None:
         return {}
     return {"max_iterations": step.loop.max_iterations}
@@ -123,14 +123,14 @@ def _unsaid(step: model.Step, key: str, dialect: model.Dialect) -> dict[str, Any
 
 def _settings(workflow: model.Workflow) -> Iterable[tuple[str, Any]]:
     layout = workflow.settings.layout
-    # In the order of the steps: a canvas hands them over in another one each time.
+    # In the order of the steps: a canvas returns them in a different one each time.
     placed = {step.id: layout[step.id] for step in workflow.every_step if step.id in layout}
     yield from msgspec.to_builtins(msgspec.structs.replace(workflow.settings, layout=placed)).items()
 
 
 def names_value(names: tuple[str, ...]) -> Any:
-    """Steps as they stand behind `next` and `after`."""
-    # A single step called `end` or `a,b` must not be read as something else.
+    """Returns the value of `next` or `after` for these steps."""
+    # A single step called `end` or `a,b` must not be misread.
     return names[0] if len(names) == 1 and yaml_values.word(names[0]) == names[0] and names[0] != "end" else list(names)
 
 
@@ -144,12 +144,12 @@ def _values(said: Iterable[tuple[str, Any]], dialect: model.Dialect) -> str:
 
 
 def write_value(key: str, value: Any, dialect: model.Dialect = "flow") -> str:
-    """`- key: value` on one line, or a fenced block; without a line end at its end."""
+    """Returns `- key: value` on one line, or a fenced block, without a final newline."""
     return _line(key, value, dialect) or _block(key, value)
 
 
 def _line(key: str, value: Any, dialect: model.Dialect) -> str | None:
-    """`- key: value`, or None where a block reads better."""
+    """Returns `- key: value`, or None if a block is more readable."""
     is_word = _KEY.fullmatch(key) is not None
     name = key if is_word else yaml_values.quoted(key)
     if isinstance(value, str):
@@ -158,7 +158,7 @@ def _line(key: str, value: Any, dialect: model.Dialect) -> str | None:
         if _reads_back(value, dialect):
             return f"- {name}: {value}"
         quoted = yaml_values.quoted(value)
-        # pflow knows few escapes on the line of a key, and all of YAML's below it.
+        # pflow supports few escapes on the line of a key, and all of YAML's below it.
         is_short = dialect == "flow" or pflow_values.single_line(quoted) == value
         return f"- {name}: {quoted}" if is_short else f"- {name}:\n    {quoted}"
     written = f"- {name}: {yaml_values.flow(value)}"
@@ -168,7 +168,7 @@ def _line(key: str, value: Any, dialect: model.Dialect) -> str | None:
 
 
 def _reads_back(text: str, dialect: model.Dialect) -> bool:
-    """Whether the text without quotes is read as itself, and without a warning."""
+    """Whether the unquoted text is read back unchanged, without a warning."""
     if not text or text != text.strip() or not text.isprintable() or text[0] in "\"'|>&!*[{%@`#":
         return False
     said = Parameter(key="k", key_place=Position(line=1, column=3), first=text, place=Position(line=1, column=6))

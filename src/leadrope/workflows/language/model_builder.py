@@ -1,4 +1,4 @@
-"""Plain values as the parts of the model, shared by both faces; what does not fit is told with its place."""
+"""Builds the model from plain values, for files and canvases; reports misfits with their position."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ P = TypeVar("P", bound=msgspec.Struct)
 _AT = regex(r" - at `\$(.*)`$")
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 NOTHING = ("none", "nothing", "end")
-"""In place of a step behind `next` and `after`; no step can be called so."""
+"""Used instead of a step in `next` and `after`; no step can have these names."""
 
 
 class Shape:
-    """Where values come from, and where what is wrong with them goes."""
+    """The path that values come from, and the findings to which errors are added."""
 
     def __init__(self, findings: Findings, path: Path, unreadable: Collection[Path] = frozenset()) -> None:
         self.findings = findings
@@ -50,7 +50,7 @@ class Shape:
                 )
 
     def part(self, kind: type[P], values: Any, key: str) -> P | None:
-        """The values as a part of the model, or None."""
+        """Converts the values to a part of the model; None if they do not fit."""
         if values is None:
             return None
         fields = kind.__struct_encode_fields__
@@ -72,7 +72,7 @@ class Shape:
             return None
 
     def _misfits(self, kind: type[msgspec.Struct], values: Mapping[str, Any], key: str) -> bool:
-        """All that does not fit, where the types themselves say only the first. Templates count as fitting here."""
+        """Reports every misfit, since the types themselves report only the first. Templates count as fitting here."""
         schema = msgspec.json.schema(kind)
         found = [one for one in schema_match.misfits(values, schema) if not one.is_unknown]
         for one in found:
@@ -184,7 +184,7 @@ def output(name: str, description: str, values: Mapping[str, Any], shape: Shape)
 
 
 def settings(values: Mapping[str, Any], shape: Shape) -> model.WorkflowSettings:
-    """The shape is that of the whole file: settings have no entry of their own."""
+    """Builds the settings; `shape` is that of the whole file, as settings have no entry of their own."""
     given = {key: value for key, value in values.items() if value is not None}
     return shape.part(model.WorkflowSettings, given, "settings") or model.WorkflowSettings()
 
@@ -199,13 +199,13 @@ def _text(values: Mapping[str, Any], key: str) -> str:
 
 
 def _is_type(key: str) -> bool:
-    """Another program's word for it: `uses`."""
+    """Whether the key is another tool's name for `type`, such as `uses`."""
     habit = habits.key(key, ())
     return habit is not None and habit.words == ("type",)
 
 
 class _Attributes:
-    """What every step may say, each read from its key."""
+    """The attributes that every step may have, each read from its key."""
 
     def __init__(self, said: Mapping[str, tuple[str, Any]], others: Iterable[str], shape: Shape) -> None:
         self._said = said

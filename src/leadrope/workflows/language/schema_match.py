@@ -1,7 +1,7 @@
-"""Whether a value with templates in it can fit a JSON Schema: what is not yet known fits. Needs no library.
+"""Whether a value that contains templates can match a JSON Schema: unknown values match. Needs no library.
 
-Reads what the schemas of step types use: type, enum, const, bounds, items, properties, anyOf, oneOf and local $ref. A
-keyword that it does not know asks for nothing.
+Supports what the schemas of step types use: type, enum, const, bounds, items, properties, anyOf, oneOf and local $ref.
+Other keywords are ignored.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from leadrope.workflows.problems import nearest
 
 _DEPTH = 60
 _CLOSED = frozenset(("integer", "number", "boolean", "null"))
-"""Values of these types have nothing inside; a text may be JSON."""
+"""Values of these types contain nothing; a text may be JSON."""
 NAME_HINT = "A name starts with a letter or _, followed by letters, digits, _ and -."
 _FORMS = {"^[A-Za-z_][A-Za-z0-9_-]*$": ("name", NAME_HINT)}
-"""Patterns that texts have to match, in words."""
+"""Descriptions of the patterns that texts must match."""
 QUOTES_HINT = 'In quotes it is a text: "{}".'
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -44,29 +44,29 @@ class Misfit(msgspec.Struct, frozen=True, kw_only=True):
     available: tuple[str, ...] = ()
     suggestion: str | None = None
     is_unknown: bool = False
-    """The key itself is the mistake."""
+    """The key itself is wrong."""
     hint: str | None = None
 
 
 class DeadEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """A path that leads to nothing in the values of a schema."""
+    """A path that leads nowhere in the values of a schema."""
 
     message: str
     part: str
     available: tuple[str, ...] = ()
     suggestion: str | None = None
-    """The whole path, as it was probably meant."""
+    """The whole path that was probably meant."""
     is_certain: bool = True
-    """False: the schema lets values hold more than it names."""
+    """False: the schema allows values to contain more than it names."""
 
 
 def misfits(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any] | None = None) -> tuple[Misfit, ...]:
-    """What is wrong with the value, all at once; `root` holds the `$defs`."""
+    """Returns everything that is wrong with the value; `root` has the `$defs`."""
     return tuple(_misfits(value, schema, root or schema, (), 0))
 
 
 def types_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[str]:
-    """The JSON types that a schema allows; empty where it allows any."""
+    """Returns the JSON types that a schema allows; empty if it allows any."""
     schema = _followed(schema, root)
     if "type" in schema:
         said = schema["type"]
@@ -79,9 +79,9 @@ def types_of(schema: Mapping[str, Any], root: Mapping[str, Any]) -> frozenset[st
 
 
 def dead_end(schema: Mapping[str, Any], parts: tuple[Part, ...], way: str) -> DeadEnd | None:
-    """Where a path into the values of a schema ends in nothing, or None where it may lead somewhere.
+    """Returns where a path into the values of a schema leads nowhere; None if it may exist.
 
-    `way` is how the value itself is called: `a.exit_code`.
+    `way` is the name of the value itself: `a.exit_code`.
     """
     at: Any = schema
     for part in parts:
@@ -121,7 +121,7 @@ def dead_end(schema: Mapping[str, Any], parts: tuple[Part, ...], way: str) -> De
 
 
 def types_at(schema: Mapping[str, Any], path: tuple[str, ...], root: Mapping[str, Any]) -> frozenset[str]:
-    """The types that a value inside may have; empty where any may be or nothing is known."""
+    """Returns the types of a nested value; empty if any type is possible or nothing is known."""
     schema = _followed(schema, root)
     for key in ("anyOf", "oneOf"):
         if key in schema:
@@ -135,7 +135,7 @@ def types_at(schema: Mapping[str, Any], path: tuple[str, ...], root: Mapping[str
 
 
 def wants_text(schema: Mapping[str, Any], root: Mapping[str, Any]) -> bool:
-    """A number or a truth can only be meant as the text that it is written with."""
+    """Whether the schema only takes texts, so that a number or boolean is meant as spelled."""
     kinds = types_of(schema, root)
     return "string" in kinds and not kinds & {"integer", "number", "boolean"}
 
@@ -151,16 +151,16 @@ def spoken(kinds: frozenset[str]) -> str:
 
 
 def can_be(given: frozenset[str], wanted: frozenset[str]) -> bool:
-    """Whether a value of one of these types may be taken; nothing said on either side means it may."""
+    """Whether a value of one of these types can be used; an empty set on either side allows everything."""
     if not given or not wanted or "any" in given:
         return True
-    # Text may hold JSON or a number, which is known only when it is there.
+    # A text may contain JSON or a number, which is known only at run time.
     return (
         bool(given & wanted)
         or "string" in given
         or ("integer" in given and "number" in wanted)
         or ("number" in given and "integer" in wanted)
-        # A number in the place of a text is written as one.
+        # A number used as a text is converted.
         or ("string" in wanted and given <= {"integer", "number", "boolean"})
     )
 
@@ -182,7 +182,7 @@ def _misfits(
         if key in schema:
             each = [tuple(_misfits(value, one, root, path, depth + 1)) for one in schema[key]]
             if all(each):
-                # The branch of the value's own type says the most.
+                # The branch for the value's own type gives the best message.
                 fitting = [
                     some for some, one in zip(each, schema[key], strict=True) if _is_kind(value, types_of(one, root))
                 ]
@@ -285,7 +285,7 @@ def _is_kind(value: Any, kinds: frozenset[str]) -> bool:
 
 
 def _is_fallback(text: str) -> bool:
-    """`${a ?? b}` alone: its type is that of one of several."""
+    """Whether it is a single `${a ?? b}`, whose type is that of one of its operands."""
     found = templates.references(text)
     return (
         text.startswith("${")

@@ -1,7 +1,7 @@
-"""Where in a bash script templates stand, told by how their values must be quoted there; fills in nothing.
+"""Finds where templates are in a bash script, and how their values must be quoted there.
 
-The script is read as bash reads it, in one pass and only as far as quoting goes. Behind something that cannot be read
-without doubt every template is refused.
+The script is read as bash reads it, in one pass and only as far as quoting is concerned. After something ambiguous
+every template is refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ How = Literal["word", "double", "single", "ansi", "comment", "here", "here-raw",
 _SUBSCRIPT = regex(r"[A-Za-z_][A-Za-z0-9_]*\[[^\]]*")
 _COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 _RUNS_WORDS = frozenset({"eval", "let", "trap", "unset", "read", "alias"})
-"""Builtins that read their words once more, as code or as a variable's subscript, which may hold code."""
+"""Builtins that evaluate their words again, as code or as a variable's subscript, which may contain code."""
 _NAMES_VARIABLE = {"test": "-v", "[": "-v", "printf": "-v", "wait": "-p"}
 _IN_PARAMETER = "it stands inside the shell's own ${...}; set a variable first"
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
@@ -30,7 +30,7 @@ class ShellContext(NamedTuple):
 
 
 class Here(NamedTuple):
-    """A here-document: where its body stands in the script, and the line that ends it."""
+    """A here-document: the position of its body in the script, and the line that ends it."""
 
     start: int
     end: int
@@ -39,7 +39,7 @@ class Here(NamedTuple):
 
 
 class ScriptReader:
-    """Reads a script once and tells how to quote at each mark. After something unclear it vouches for nothing."""
+    """Reads a script once and determines the quoting for each mark; after something ambiguous all are refused."""
 
     def __init__(self, text: str, mark: str) -> None:
         self.text = text
@@ -55,7 +55,7 @@ class ScriptReader:
         if self._unsure:
             how, reason = "refused", self._unsure
         if self._inner_arrays:
-            # Bash 5.2 reads them twice, and the second time a value with a newline has lost its quotes.
+            # Bash 5.2 reads them twice, and the second time a value with a newline is no longer quoted.
             how, reason = "refused", "it stands in an array inside of parentheses; set a variable first"
         if how in ("word", "double", "ansi", "number", "arithmetic") and self._is_escaped():
             how, reason = "refused", "a backslash stands right before it"
@@ -66,7 +66,7 @@ class ScriptReader:
         return self._backslashes(0) % 2 == 1
 
     def _backslashes(self, start: int) -> int:
-        """How many stand right before this place."""
+        """Returns the number of backslashes directly before this position."""
         at = self.at
         while at > start and self.text[at - 1] == "\\":
             at -= 1
@@ -81,13 +81,13 @@ class ScriptReader:
     # -- commands ------------------------------------------------------------------------------------------------------
 
     def code(self, *, closer: str, depth: int) -> None:
-        """Commands, up to the `)` that closes them, or to the end."""
+        """Reads commands up to the closing `)`, or to the end."""
         if depth > _DEEPEST:
             self._doubt(f"substitutions stand in each other more than {_DEEPEST} deep")
             self.at = len(self.text)
             return
         parens = 0
-        array = 0  # the depth of parentheses at which an array's values stand
+        array = 0  # the parenthesis depth at which an array's values are
         line = _Line()
         while self.at < len(self.text):
             char = self.text[self.at]
@@ -149,7 +149,7 @@ class ScriptReader:
         line.end_command(self.places)
 
     def _continued_line(self) -> None:
-        """Bash takes the two characters away before it reads on: what stands around them may become one sign."""
+        """Handles a line continuation: bash removes both characters first, which may join what is around them."""
         if self.text[self.at - 1 : self.at] in ("$", "<", "("):
             self._doubt("a line before it is continued in the middle of a sign")
         self.at += 2
@@ -177,7 +177,7 @@ class ScriptReader:
         line.inside()
 
     def _dollar(self, depth: int, *, in_quotes: bool) -> None:
-        """At a `$` that begins no quotes."""
+        """Handles a `$` that does not begin quotes."""
         if self._follows("$(("):
             self.at += 3
             self._arithmetic("))", depth + 1)
@@ -202,7 +202,7 @@ class ScriptReader:
     # -- quotes --------------------------------------------------------------------------------------------------------
 
     def _place_quoted(self, how: How, line: _Line) -> None:
-        """Refused where an unquoted one would be: quotes do not keep `eval` from reading it."""
+        """Records a quoted template; refused where an unquoted one would be, since quotes do not prevent `eval`."""
         found, reason = line.how()
         self._place(how if found == "word" else found, reason)
 
@@ -262,14 +262,14 @@ class ScriptReader:
     # -- expansions ----------------------------------------------------------------------------------------------------
 
     def _refusing(self, read: Callable[[], None]) -> None:
-        """Quotes inside of the shell's own `${...}`: bash has rules of its own there."""
+        """Refuses templates in quotes inside of the shell's own `${...}`, where bash has special rules."""
         before = len(self.places)
         read()
         for index in range(before, len(self.places)):
             self.places[index] = ShellContext("refused", self.places[index].at, _IN_PARAMETER)
 
     def _parameter(self, depth: int, *, in_quotes: bool) -> None:
-        """The shell's own `${...}`."""
+        """Reads the shell's own `${...}`."""
         if depth > _DEEPEST:
             self._doubt(f"substitutions stand in each other more than {_DEEPEST} deep")
             return
@@ -301,7 +301,7 @@ class ScriptReader:
                     return
 
     def _arithmetic(self, closer: str, depth: int) -> None:
-        """Whole numbers only: a name in there may be `a[$(command)]`, and is evaluated."""
+        """Reads arithmetic, where only whole numbers are safe: a name may be `a[$(command)]`, and is evaluated."""
         if depth > _DEEPEST:
             self._doubt(f"substitutions stand in each other more than {_DEEPEST} deep")
             return
@@ -328,7 +328,7 @@ class ScriptReader:
             elif char == "$" and not self._follows("$'"):
                 self._dollar(depth, in_quotes=True)
             elif char in "'\"#\n":
-                # Quotes, a comment, lines: then it may be commands after all.
+                # Quotes, a comment or several lines: it may be commands after all.
                 if char != "#" or self.text[self.at - 1 : self.at] in (" ", "\t", "\n"):
                     self._doubt("`((` before it may be arithmetic or two subshells; put a space between")
                 self.at += 1
@@ -382,7 +382,7 @@ class ScriptReader:
         self._pending.append((delimiter, is_quoted, strips_tabs))
 
     def _here_bodies(self, depth: int) -> None:
-        """Behind a newline: the documents that were announced on the line before, one after the other."""
+        """Reads, after a newline, the bodies of the here-documents that began on the line before."""
         pending, self._pending = self._pending, []
         for delimiter, is_quoted, strips_tabs in pending:
             start = self.at
@@ -399,7 +399,7 @@ class ScriptReader:
                 elif char == "\\":
                     self.at += 1 if self._follows("\\" + self.mark) else 2
                 elif char == "`" or (char == "$" and self.text[self.at + 1 : self.at + 2] in tuple("({[")):
-                    # Bash takes the lines first and reads what they hold later.
+                    # Bash takes the lines first and interprets their content later.
                     before = len(self.places)
                     if char == "`":
                         self._backticks()
@@ -421,7 +421,7 @@ class ScriptReader:
             self._place("here-raw" if is_quoted else "here")
 
     def _here_end(self, delimiter: str, strips_tabs: bool) -> tuple[int, int]:
-        """Where the body ends, and where the script goes on."""
+        """Returns where the body ends, and where the script continues."""
         at = self.at
         while at < len(self.text):
             newline = self.text.find("\n", at)
@@ -434,13 +434,13 @@ class ScriptReader:
 
 
 class _Line:
-    """The words of the command that is being read, as far as they tell what becomes of a value among them."""
+    """The words of the command being read, as far as they decide how a value among them is used."""
 
     def __init__(self) -> None:
         self.word = ""
         self.in_word = False
         self.is_target = False
-        """The word names where a redirection leads, or what it reads; it is none of the command's own."""
+        """The word is the target or source of a redirection, and not a word of the command itself."""
         self._words: list[str] = []
         self._test_from = -1
         self._compares = False
@@ -450,7 +450,7 @@ class _Line:
         self.in_word = True
 
     def inside(self) -> None:
-        """A quote, an expansion or a value was a part of the word."""
+        """Notes that a quote, an expansion or a value was part of the word."""
         self.word += "\0"
         self.in_word = True
 
@@ -478,7 +478,7 @@ class _Line:
         self._words, self.is_target = [], False
 
     def how(self) -> tuple[How, str]:
-        """How a value is quoted that comes next in this command."""
+        """Returns how to quote a value that comes next in this command."""
         words = self._words
         if self.is_target:
             return "word", ""

@@ -1,9 +1,9 @@
-r"""Values put into a shell script as data, each quoted for the place where its template stands. Pure; runs nothing.
+r"""Inserts values into a shell script as data, each quoted for the context of its template. Pure.
 
     filled('grep ${word} "${file}"', values.__getitem__)  ->  grep 'a b' "c \$d"
 
-A value never becomes code: where that cannot be promised (inside backticks, after `eval`, in a place that is not
-understood) Unquotable says so, with the other ways to hand a value over.
+A value never becomes code: if that cannot be guaranteed (inside backticks, after `eval`, in a context that is not
+understood), Unquotable says so and suggests other ways to pass the value.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 ADVICE = 'Pass the value by `env` (with "$NAME" in the script) or by `stdin`; a list as `command` needs no quotes.'
 
 _MARKS = ("\ue000", "\ue001", "\uf8ff")
-"""Stands for a template while the script is read; the first that the script does not have."""
+"""Replaces a template while the script is read; the first character that does not occur in the script."""
 _NUMBER = regex(r"-?[0-9]{1,18}")
 _PLAIN = regex(r"[0-9]{1,18}")
 
 
 class Unquotable(errors.RequestError):
-    """A template stands where its value could become code."""
+    """A template is in a place where its value could become code."""
 
     kind = "unquotable_template"
 
@@ -39,7 +39,7 @@ class Unquotable(errors.RequestError):
 
 
 def filled(source: str, resolve: Callable[[str], Any]) -> str:
-    """The script with every template replaced by its value as data. `resolve` gets a template with its `${` and `}`."""
+    """Returns the script with every template replaced by its value as data. `resolve` gets it with `${` and `}`."""
     pieces = syntax.parse(source)
     expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
     if not expressions:
@@ -57,17 +57,17 @@ def filled(source: str, resolve: Callable[[str], Any]) -> str:
 
 
 def refused(source: str) -> tuple[tuple[str, str], ...]:
-    """Templates that cannot be filled whatever their values are, each with the reason; for a check before the start."""
+    """Returns the templates that cannot be filled with any value, and the reasons, for a check before the start."""
     return tuple((template, place.reason) for template, place in _placed(source) if place.how == "refused")
 
 
 def as_words(source: str) -> tuple[str, ...]:
-    """Templates that stand in a script without quotes; the value of each is one word."""
+    """Returns the unquoted templates of a script; the value of each is one word."""
     return tuple(template for template, place in _placed(source) if place.how == "word")
 
 
 def _placed(source: str) -> list[tuple[str, ShellContext]]:
-    """The templates of a script, and where each of them stands."""
+    """Returns the templates of a script, each with its context."""
     pieces, problems = syntax.scan(source)
     expressions = [piece for piece in pieces if isinstance(piece, syntax.Expression)]
     if problems or not expressions or is_whole(source):
@@ -77,7 +77,7 @@ def _placed(source: str) -> list[tuple[str, ShellContext]]:
 
 
 def is_whole(source: str) -> bool:
-    """The script is one template: then its value is the script."""
+    """Whether the script is a single template: its value is then the script."""
     pieces, problems = syntax.scan(source.strip())
     return not problems and len(pieces) == 1 and isinstance(pieces[0], syntax.Expression)
 
@@ -99,8 +99,8 @@ def _quoted(template: str, value: str, place: ShellContext, text: str) -> str:
         raise Unquotable(template, "its value holds a NUL character, which no shell can take")
     match place.how:
         case "word":
-            # A digit before `>` would be a descriptor. Else numbers stay bare, for {1..${n}}; nothing else does: a bare
-            # `if` or `A=1` in the first place would not be a word.
+            # A digit before `>` would be a descriptor. Other numbers stay unquoted, for {1..${n}}; nothing else does,
+            # since an unquoted `if` or `A=1` as the first word would not be a plain word.
             is_bare = _PLAIN.fullmatch(value) and text[place.at + 1 : place.at + 2] not in ("<", ">")
             return value if is_bare else _single(value, around="'")
         case "double":
@@ -129,7 +129,7 @@ def _single(value: str, *, around: str = "") -> str:
 
 
 def _check_here(here: Here, text: str, mark: str, texts: list[str], expressions: list[syntax.Expression]) -> None:
-    """A value must not hold the line that ends its document, alone or together with what stands around it."""
+    """Refuses a value that contains the line ending its here-document, alone or together with the text around it."""
     first = text.count(mark, 0, here.start)
     count = text.count(mark, here.start, here.end)
     if not count:

@@ -1,6 +1,6 @@
-"""The grammar of templates: text in, pieces out, in linear time. Knows no values; `templates` fills them in.
+"""The grammar of templates: parses text into pieces, in linear time; `templates` fills them in.
 
-template   = text with ${ expression }, and $${ for a ${ that is meant as it stands
+template   = text with ${ expression }, and $${ for a literal ${
 expression = operand { ?? operand }
 operand    = "text" | 'text' | number | true | false | null | JSON list or object | name { .key | [index] }
 index      = whole number | "key" | * | ${ expression }
@@ -17,17 +17,17 @@ import msgspec
 from leadrope.regex import regex
 
 DEPTH_LIMIT = 8
-"""Templates inside the brackets of templates. Two are of use; each level is a level of recursion here."""
+"""Maximum nesting of templates inside brackets. Two are useful; each level is a level of recursion here."""
 
 _SPACE = regex(r"[ \t\r\n]*")
 _NAME = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
 KEY = regex(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 LITERAL_CHARS = 2_000
-"""Of a list or object inside a template: each is read no further, so that the whole stays linear."""
+"""Maximum length of a list or object inside a template, which keeps parsing linear."""
 
 _INDEX = regex(r"-?[0-9]{1,9}(?=[ \t]*\])")
 _UNCLOSED = regex(r"-?[0-9]{1,9}(?![0-9A-Za-z_.-])[ \t]*")
-"""An index whose bracket is not closed."""
+"""An index without a closing bracket."""
 _NUMBER = regex(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?(?![A-Za-z0-9_.-])")
 _DOUBLE = regex(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SINGLE = regex(r"'([^']*)'")
@@ -48,7 +48,7 @@ class Literal(msgspec.Struct, frozen=True):
 
 
 class Each(msgspec.Struct, frozen=True):
-    """`[*]`: the rest of the path, of every item of a list."""
+    """`[*]`: applies the rest of the path to every item of a list."""
 
 
 EACH: Final = Each()
@@ -60,11 +60,11 @@ class Path(msgspec.Struct, frozen=True):
     parts: tuple[Part | Expression, ...]
     source: str
     offset: int = 0
-    """Where it stands in the text."""
+    """Offset in the text."""
 
     @property
     def names(self) -> tuple[Part, ...]:
-        """The parts that are known without values: up to the first template inside brackets."""
+        """The parts known without values: up to the first template inside brackets."""
         known: list[Part] = []
         for part in self.parts:
             if isinstance(part, Expression):
@@ -76,13 +76,13 @@ class Path(msgspec.Struct, frozen=True):
 class Expression(msgspec.Struct, frozen=True):
     operands: tuple[Path | Literal, ...]
     offset: int
-    """Where its `${` stands in the text."""
+    """Offset of its `${` in the text."""
     source: str
-    """With `${` and `}`."""
+    """Including `${` and `}`."""
 
 
 class SyntaxProblem(ValueError):
-    """This is not a template. `offset` is where its `${` begins."""
+    """The text is not a valid template. `offset` is the position of its `${`."""
 
     def __init__(self, message: str, offset: int, source: str) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ Piece = str | Expression
 
 
 def parse(text: str) -> tuple[Piece, ...]:
-    """The pieces of a text, in order.
+    """Returns the pieces of a text, in order.
 
     parse("Hi ${name}") == ("Hi ", Expression(…))
     """
@@ -106,7 +106,7 @@ def parse(text: str) -> tuple[Piece, ...]:
 
 
 def scan(text: str) -> tuple[tuple[Piece, ...], tuple[SyntaxProblem, ...]]:
-    """The same, with all that is wrong; a broken template stays in the pieces as text."""
+    """Like `parse`, but also returns all errors; a broken template stays in the pieces as text."""
     pieces: list[Piece] = []
     problems: list[SyntaxProblem] = []
     plain: list[str] = []
@@ -124,7 +124,7 @@ def scan(text: str) -> tuple[tuple[Piece, ...], tuple[SyntaxProblem, ...]]:
         try:
             expression = reader.expression(start, 0)
         except _Broken as broken:
-            # The rest is read on from behind the place of the mistake: the whole stays linear.
+            # Continues after the position of the error, which keeps the parsing linear.
             problems.append(SyntaxProblem(broken.message, start, _shown(text, start)))
             done = max(start + 2, broken.at)
             plain.append(text[start:done])
@@ -197,7 +197,7 @@ class _Reader:
         return Path(root, tuple(parts), self.text[start : self.at], start)
 
     def _container(self) -> Literal:
-        """A list or an object as JSON has it: `[]`, `{"a": 1}`."""
+        """Parses a list or object in JSON: `[]`, `{"a": 1}`."""
         start = self.at
         try:
             value, length = _JSON.raw_decode(self.text[start : start + LITERAL_CHARS])

@@ -1,4 +1,4 @@
-"""Templates filled with values, and what a value needs before it can be. Evaluates no code and runs in linear time."""
+"""Fills templates with values, and finds what a value needs first. Evaluates no code and takes linear time."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from leadrope.workflows.problems import LISTED, nearest
 ESCAPE_HINT = "Write `$${` for a `${` that is not a template."
 FALLBACK_HINT = 'What may be missing has something to fall back on: `${a.b ?? "none"}`.'
 ABSENT = "_absent"
-"""An output of a step: by name, why this time it does not have another of its outputs."""
+"""A key in a step's outputs: reasons, by name, why other outputs are missing this time."""
 _MISSING: Any = object()
 DIALECT = "the dialect"
-"""A key of a scope, which cannot be the name of anything in it: `pflow` where texts are filled as pflow fills them."""
+"""A key of a scope that no name can equal; its value is `pflow` if texts are filled as pflow fills them."""
 
 
 class FailedOutputs(dict[str, Any]):
-    """What a failed step or item left. In `??` and in a projection it is not there, except for its `error`.
+    """The outputs of a failed step or item; `??` and projections treat them as missing, except for `error`.
 
-    `is_readable`: a template that names it alone gets the value, as in the step that handles the error.
+    With `is_readable`, a template that names only the step gets the value, as in the step that handles the error.
     """
 
     def __init__(self, outputs: Mapping[str, Any], *, is_readable: bool = True) -> None:
@@ -33,23 +33,23 @@ class FailedOutputs(dict[str, Any]):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """In a scope: a name that has no value, and why. To a template it is not there."""
+    """A name in a scope without a value, and why; templates treat it as missing."""
 
     reason: str
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a template gave nothing."""
+    """Why a template has no value."""
 
     template: str
-    """As written, with `${` and `}`."""
+    """As written, including `${` and `}`."""
     reason: str
     path: tuple[str | int, ...] = ()
-    """Where in the value it stands."""
+    """Path of the template in the value."""
     available: tuple[str, ...] = ()
     suggestion: str | None = None
     is_inside: bool = False
-    """What the name says is there, and has nothing at the path."""
+    """The name exists, but has nothing at the path."""
 
     def __str__(self) -> str:
         text = f"{self.template}: {self.reason}"
@@ -62,7 +62,7 @@ class Missing(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Unresolved(errors.RequestError):
-    """Templates that have no value; `missing` names each of them."""
+    """Some templates have no value; `missing` lists them."""
 
     kind = "unresolved_template"
 
@@ -73,25 +73,25 @@ class Unresolved(errors.RequestError):
 
 
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
-    """One name that a value needs."""
+    """A name that a value needs."""
 
     root: str
     parts: tuple[syntax.Part, ...]
-    """The path behind it, as far as it is known without values."""
+    """The path after the name, as far as it is known without values."""
     source: str
     """As written, without `${` and `}`."""
     has_fallback: bool
-    """Another operand stands behind it, so it may be missing."""
+    """Another operand follows, so the name may be missing."""
     is_alone: bool
-    """The text is this one template: the value's type is the text's type."""
+    """The text is this single template, so the value keeps its type."""
     path: tuple[str | int, ...]
-    """Where in the value the text stands."""
+    """Path of the text in the value."""
     offset: int
     text: str
 
 
 class Broken(msgspec.Struct, frozen=True, kw_only=True):
-    """A text that looks like a template and is none."""
+    """A text that looks like a template but is not valid."""
 
     message: str
     source: str
@@ -101,7 +101,7 @@ class Broken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resolve(value: Any, scope: Mapping[str, Any]) -> Any:
-    """The value with every template replaced; Unresolved names all that have no value.
+    """Returns the value with every template replaced; Unresolved lists all that have no value.
 
     resolve({"a": "${n}", "b": "n is ${n}"}, {"n": 1}) == {"a": 1, "b": "n is 1"}
     """
@@ -113,7 +113,7 @@ def resolve(value: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def references(value: Any) -> tuple[Reference, ...]:
-    """Every name that the templates of a value use, in order. Broken templates are left out; `broken` lists them."""
+    """Returns every name used by a value's templates, in order. `broken` lists the invalid ones, left out here."""
     found: list[Reference] = []
     for path, text in texts(value):
         pieces, _ = syntax.scan(text)
@@ -144,7 +144,7 @@ def broken(value: Any) -> tuple[Broken, ...]:
 
 
 def is_template(value: Any) -> bool:
-    """Whether the text has a template in it, so that its value is not yet known."""
+    """Whether the text contains a template, so that its value is not yet known."""
     return (
         isinstance(value, str)
         and "${" in value
@@ -153,7 +153,7 @@ def is_template(value: Any) -> bool:
 
 
 def settled(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the values that no template has a part in: what they will be is known."""
+    """Returns the values without templates, which are already known."""
     found = {}
     for name, value in values.items():
         if not any(is_template(text) for _, text in texts(value)) and not broken(value):
@@ -162,19 +162,22 @@ def settled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def escaped(text: str) -> str:
-    """A text that resolves to `text`, whatever stands in it."""
+    """Escapes a text so that it resolves to itself."""
     return text.replace("${", "$${")
 
 
 def is_true(value: Any) -> bool:
-    """What a condition's value says: a text that a person would call false is false."""
+    """Interprets a condition's value; a text that a person would call false is false."""
     if isinstance(value, str):
         return value.strip().lower() not in ("", "false", "no", "off", "0", "null", "none")
     return bool(value)
 
 
 def as_text(value: Any, scope: Mapping[str, Any] | None = None) -> str:
-    """A value inside a text: text as it is, null as nothing, all else as JSON. In pflow's files true is `True`."""
+    """Formats a value for a text: texts as they are, null as nothing, others as JSON.
+
+    In pflow's files true is `True`.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, bool) and scope is not None and scope.get(DIALECT) == "pflow":
@@ -183,7 +186,7 @@ def as_text(value: Any, scope: Mapping[str, Any] | None = None) -> str:
 
 
 def opened(value: Any) -> Any:
-    """A text that is a list or an object in JSON, as what it says; everything else as it is."""
+    """Parses a text that is a list or an object in JSON; returns everything else unchanged."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
         return value
     try:
@@ -199,9 +202,9 @@ def opened_inside(
     allows: Callable[[tuple[str, ...]], bool] = lambda _: True,
     path: tuple[str, ...] = (),
 ) -> Any:
-    """A filled map or list in which every text that a template alone gave is opened, where it is JSON.
+    """Parses, in a filled map or list, the JSON texts that came from a single template each.
 
-    `allows` says by its path whether a place can take a list or an object.
+    `allows` tells by the path whether a place can take a list or an object.
     """
     if isinstance(written, Mapping) and isinstance(filled, Mapping):
         return {key: _opened_leaf(written.get(key), inner, allows, (*path, str(key))) for key, inner in filled.items()}
@@ -218,7 +221,7 @@ def _opened_leaf(written: Any, filled: Any, allows: Callable[[tuple[str, ...]], 
 
 
 def is_lone(written: Any) -> bool:
-    """Whether it is one template and nothing else, so that the value keeps its type."""
+    """Whether it is a single template, so that the value keeps its type."""
     if not isinstance(written, str) or "${" not in written:
         return False
     pieces, _ = syntax.scan(written)
@@ -226,7 +229,7 @@ def is_lone(written: Any) -> bool:
 
 
 def texts(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Every text inside a value that may hold a template, with its place."""
+    """Yields every text inside a value that may contain a template, with its path."""
     if isinstance(value, str):
         if "${" in value:
             yield path, value
@@ -253,7 +256,8 @@ class _Filler:
     def __init__(self, scope: Mapping[str, Any]) -> None:
         self._scope = scope
         self.missing: list[Missing] = []
-        # One text may be asked for hundreds of its keys: parsed once. Kept with the text, so that no id is used again.
+        # Hundreds of keys of one text may be requested, so it is parsed once. The text is kept too, so that its id is
+        # not reused.
         self._parsed: dict[int, tuple[str, Any]] = {}
 
     def fill(self, value: Any, path: tuple[str | int, ...]) -> Any:
@@ -282,7 +286,7 @@ class _Filler:
         return found
 
     def _first(self, expression: syntax.Expression, path: tuple[str | int, ...]) -> tuple[Any, Any]:
-        """The first operand that is there; of several that are not, the last says why."""
+        """Returns the first operand that exists; if none does, the reason for the last one."""
         missing = None
         for operand in expression.operands:
             if isinstance(operand, syntax.Literal):
@@ -369,7 +373,7 @@ class _Filler:
         return found, None
 
     def _opened(self, value: Any) -> Any:
-        """A text that is JSON, as what it says."""
+        """Parses a text that is JSON."""
         if not isinstance(value, str) or value.lstrip()[:1] not in ("{", "["):
             return value
         known = self._parsed.get(id(value))
@@ -385,7 +389,7 @@ def _why_absent(value: Mapping[str, Any], key: Any, way: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As whoever asked gets it: what failed is a map like any other."""
+    """Returns failed outputs as an ordinary map."""
     if isinstance(value, FailedOutputs):
         return dict(value)
     if isinstance(value, list):
@@ -396,7 +400,7 @@ def _plain(value: Any) -> Any:
 
 
 def _member(value: Any, key: Any, way: str) -> tuple[Any, str, tuple[str, ...]]:
-    """What stands under the key, or why nothing does and which keys there are."""
+    """Returns the value of the key, or the reason why it is missing and the available keys."""
     if isinstance(key, bool) or not isinstance(key, str | int):
         return _MISSING, f"{as_text(key)[:40] or 'null'} is neither a key nor an index of {way}", ()
     if isinstance(value, Mapping):

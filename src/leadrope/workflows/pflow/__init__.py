@@ -1,1 +1,1 @@
-"""Files of pflow 0.16 (`.pflow.md`): its values, its words for steps, and what its steps give."""
+"""Support for pflow 0.16 files (`.pflow.md`): its values, its names for steps, and the outputs of its steps."""

@@ -1,6 +1,6 @@
-"""Kinds of steps as a `.pflow.md` knows them: the same work, with pflow's names for what a step gives.
+"""Step types of a `.pflow.md`: they do the same work, with pflow's names for the outputs.
 
-Each also takes `inputs`: names that the templates of its other parameters may use.
+Each also accepts `inputs`: names that the templates of its other parameters may use.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _INPUTS = Annotated[dict[str, Any], Meta(description="Names for the templates of
 _BOOLEAN: Outputs = {"type": "boolean"}
 _TEXT: Outputs = {"type": "string"}
 _PLAIN = ("code", "workflow")
-"""Kinds whose `inputs` are their own, and whose outputs have the same names."""
+"""Types that have `inputs` of their own, and the same output names."""
 
 
 class _Variant(msgspec.Struct, frozen=True, kw_only=True):
     outputs: Outputs = {}
-    """Further outputs, as JSON Schemas."""
+    """Additional outputs, as JSON Schemas."""
     names: Callable[[dict[str, Any], Any, float], dict[str, Any]] | None = None
-    """Outputs of ours, the configuration and the seconds that it took in; all outputs out."""
+    """Takes our outputs, the configuration and the duration in seconds; returns all outputs."""
     fields: tuple[tuple[str, Any, Any], ...] = ()
-    """Further parameters: name, type, default."""
+    """Additional parameters: name, type, default."""
     before: Callable[[Any], Any] | None = None
-    """The configuration with these in, the one that our kind takes out."""
+    """Converts the configuration with the additional parameters to that of our type."""
 
 
 def _http(given: dict[str, Any], _config: Any, took_s: float) -> dict[str, Any]:
     value = given.get("json")
     if value is None:
         value = given.get("body_base64", given.get("body"))
-    why = given.get(templates.ABSENT, {}).get("body_base64")  # it was saved to a file
+    why = given.get(templates.ABSENT, {}).get("body_base64")  # the body was saved to a file
     return {
         **({"response": value} if why is None else {templates.ABSENT: {"response": why}, "path": given.get("path")}),
         "response_is_binary": "body_base64" in given,
@@ -110,8 +110,8 @@ _VARIANTS: Mapping[str, _Variant] = {
 
 @cache
 def kind_of(name: str) -> Kind[Any]:
-    """KeyError for a name that is no kind."""
-    from leadrope.workflows.steps import registry  # noqa: PLC0415  # it asks here for the other dialect
+    """Returns a step type; KeyError for an unknown name."""
+    from leadrope.workflows.steps import registry  # noqa: PLC0415  # it imports this module for the other dialect
 
     base = registry.kind_of(name)
     if name in _PLAIN or "inputs" in base.config.__struct_fields__:

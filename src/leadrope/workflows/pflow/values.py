@@ -1,7 +1,7 @@
-"""Parameters and blocks with the values that pflow 0.16 reads in them.
+"""Parses parameters and blocks as pflow 0.16 does.
 
-A value on one line is not YAML there: nothing is a comment, and only quotes, lists, maps, numbers, booleans and null
-are more than text. Values over several lines are YAML 1.1, in which `yes` is true and `0755` is 493.
+A value on one line is not YAML there: comments do not exist, and only quotes, lists, maps, numbers, booleans and null
+are not plain text. Values over several lines are YAML 1.1, in which `yes` is true and `0755` is 493.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ESCAPE = regex(r"\\(.)", re.DOTALL)
 _ESCAPED = {"\\": "\\", '"': '"', "n": "\n", "t": "\t", "r": "\r", "0": "\0", "/": "/", " ": " "}
 _NAME = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
 _FIRST = "\uf8ff"
-"""Stands for the key of a parameter while its value is read: no author writes it."""
+"""Replaces the key of a parameter while its value is parsed: no author writes this character."""
 
 
 class _Given(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +52,7 @@ class _Given(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def entry_values(entry: Entry, path: Path, findings: Findings, notes: Notes) -> dict[str, Any]:
-    """All that an entry says, by key. Of a key that stands there twice the last value counts, as in pflow."""
+    """Returns all values of an entry, by key. For a duplicate key the last value counts, as in pflow."""
     found: dict[str, Any] = {}
     blocks: set[str] = set()
     every: list[Parameter | Fence] = [*entry.parameters, *entry.fences]
@@ -92,7 +92,7 @@ def _given(said: Parameter | Fence, path: Path, findings: Findings, notes: Notes
 
 
 def single_line(text: str) -> Any:
-    """What a value on one line means; NotYaml where pflow would refuse it."""
+    """Returns the meaning of a value on one line; YamlError if pflow would refuse it."""
     quote = text[:1]
     if quote in ('"', "'") and text:
         if len(text) < 2 or text[-1] != quote:
@@ -141,7 +141,7 @@ def _parameter(said: Parameter, path: Path, findings: Findings, notes: Notes) ->
 
 
 def _several_lines(said: Parameter, path: Path, findings: Findings, notes: Notes) -> Iterator[_Given]:
-    """YAML, in which the lines below a key may hold further keys: they are parameters as well."""
+    """Parses YAML in which the lines below a key may contain further keys: they are parameters as well."""
     indent = said.key_place.column - 1
     lines = ((" " * indent + f"{_FIRST}: ").ljust(said.place.column - 1) + said.first, *said.more)
     try:
@@ -175,7 +175,7 @@ def _several_lines(said: Parameter, path: Path, findings: Findings, notes: Notes
 
 
 def _block(said: Fence, path: Path, findings: Findings, notes: Notes) -> Iterator[_Given]:
-    # Pages copied from a website have attributes behind the parameter: `theme={null}`.
+    # Pages copied from a website have attributes after the parameter: `theme={null}`.
     words = [word for word in said.info if _NAME.fullmatch(word)]
     if not words or (len(words) == 1 and said.language):
         tell_untagged(said, path, findings)

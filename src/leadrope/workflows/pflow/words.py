@@ -1,7 +1,7 @@
-"""pflow's words for steps as leadrope's, read before anything is checked. What cannot be kept is told as a warning.
+"""Translates pflow's terms for steps to leadrope's before anything is checked; warns about what is lost.
 
-Every function takes what a step says, by key, and changes it in place. What is already in leadrope's words stays as it
-is, so that a file which was read and written again reads the same.
+Every function takes a step's values by key and changes them in place. Values that already use leadrope's terms stay
+unchanged, so that a file which was read and written again reads the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leadrope.workflows.problems import Findings, Path, Position
 
 HINT = "See docs/pflow.md."
 TURNS = 100
-"""The turns that a loop of pflow may have where its file does not say."""
+"""Maximum number of turns of a pflow loop whose file does not set one."""
 RETRY_WAIT_MOST_S = 60
 _PROMPT_CACHE = "prompt_cache"
 _CLAUDE = ("claude", "claude-code")
@@ -33,7 +33,7 @@ _FOREIGN_MODEL = regex(
 
 
 class PflowStep:
-    """What one step says, and where what is to be known of it goes."""
+    """The values of one step, and where to report findings about it."""
 
     def __init__(
         self,
@@ -57,13 +57,13 @@ class PflowStep:
         self._findings.add("wrong_value", f"{key}: {message}", path=(*self.path, key), available=available)
 
     def drop(self, key: str, why: str, hint: str | None = None) -> Any:
-        """Leave a parameter out, and say so."""
+        """Removes a parameter and reports that."""
         if self.values.get(key) is not None:
             self.tell(key, f"left out: {why}", hint, kind="pflow_left_out")
         return self.values.pop(key, None)
 
     def refuse_file(self, key: str) -> None:
-        """A value that stands in another file: nothing more is said about it."""
+        """Refuses a value that is in another file; nothing more is reported about it."""
         file = self.values.pop(key)
         self._unreadable.add((*self.path, key))
         self._findings.add(
@@ -80,14 +80,14 @@ class PflowStep:
             self.move((key,), (new,))
 
     def move(self, old: Path, new: Path) -> None:
-        """The places of a value that stands elsewhere now."""
+        """Updates the positions of a value that was moved."""
         before = (*self.path, *old)
         for path in [path for path in self._places if path[: len(before)] == before]:
             self._places.setdefault((*self.path, *new, *path[len(before) :]), self._places[path])
 
 
 def step(said: PflowStep, chunks: Mapping[str, str]) -> None:
-    """`chunks` are those of the file's `## Cache`, by name."""
+    """Translates one step. `chunks` are those of the file's `## Cache`, by name."""
     kind = said.values.get("type")
     for key in FILE_PARAMETERS:
         if not is_file_reference(said.values.get(key)):
@@ -109,7 +109,7 @@ def step(said: PflowStep, chunks: Mapping[str, str]) -> None:
 
 
 def whole(steps: Sequence[Step], findings: Findings) -> None:
-    """What is to be known of the file as a whole, told once."""
+    """Reports, once, findings about the file as a whole."""
     bare = [(step, words) for step in steps if (words := _bare_words(step))]
     if bare:
         step, words = bare[0]
@@ -138,7 +138,8 @@ def _bare_words(step: Step) -> tuple[str, ...]:
     return shell_quoting.as_words(command) if step.type == "shell" and isinstance(command, str) else ()
 
 
-# -- what every step may say ------------------------------------------------------------------------------------------
+# -- attributes of every step
+# -------------------------------------------------------------------------------------------
 
 
 def _batch(said: PflowStep) -> None:
@@ -176,7 +177,7 @@ def _retry(said: PflowStep, kind: Any) -> None:
 
 
 def _next(said: PflowStep, kind: Any) -> None:
-    """Of several targets pflow takes the first, unless the code of the step chooses another."""
+    """Translates `next`: pflow uses the first of several targets, unless the step's code chooses another."""
     following = said.values.get("next")
     if kind == "code" or not isinstance(following, str) or "," not in following:
         return
@@ -187,7 +188,7 @@ def _next(said: PflowStep, kind: Any) -> None:
 
 
 def _prompt_cache(said: PflowStep, kind: str, chunks: Mapping[str, str]) -> None:
-    """Chunks of the prompt cache are sent before the prompt, after the step's own system prompt."""
+    """Sends chunks of the prompt cache before the prompt, after the step's own system prompt."""
     if said.values.pop("prewarm", None):
         said.tell("prewarm", "left out: the agent program caches prompts by itself", kind="pflow_left_out")
     names = said.values.get(_PROMPT_CACHE)
@@ -207,7 +208,7 @@ _CHUNK_FENCE = regex(r"^ {0,3}(`{3,}|~{3,})[ \t]*(?:\S+[ \t]+)*cache[ \t]*$")
 
 
 def cache_chunks(lines: Sequence[str]) -> dict[str, str]:
-    """The chunks of a `## Cache` section: each is the text up to a template, with it, by the template's source."""
+    """Returns the chunks of a `## Cache` section by template source: each ends with the template."""
     for start, line in enumerate(lines):
         if opening := _CHUNK_FENCE.match(line):
             end = next((at for at in range(start + 1, len(lines)) if lines[at].strip() == opening[1]), len(lines))
@@ -228,12 +229,12 @@ def _chunks(text: str) -> dict[str, str]:
 # -- files beside the workflow ----------------------------------------------------------------------------------------
 
 FILE_PARAMETERS = ("command", "code", "prompt", "stdin", "headers", "output_schema", "batch")
-"""Those in whose place pflow takes the name of a file."""
+"""Parameters for which pflow also accepts the name of a file."""
 _FILE_ENDINGS = (".md", ".txt", ".py", ".sh", ".yaml", ".yml", ".json")
 
 
 def is_file_reference(value: Any) -> bool:
-    """Whether pflow takes this for the name of a file: one word, with `./` before it or a known ending."""
+    """Whether pflow takes this for the name of a file: one word, with a leading `./` or a known suffix."""
     if not isinstance(value, str) or not value or "${" in value or "://" in value or re.search(r"[ \n]", value):
         return False
     return value.startswith(("./", "../")) or ("/" in value and value.lower().endswith(_FILE_ENDINGS))
@@ -243,7 +244,7 @@ def is_file_reference(value: Any) -> bool:
 
 
 def _mcp(said: PflowStep, kind: str) -> None:
-    """`mcp-SERVER-TOOL`. Which of the hyphens parts the two is known when the connections are."""
+    """Translates `mcp-SERVER-TOOL`. Which hyphen separates the two is known once the connections are."""
     own = ("type", "timeout", "result_format", "inputs", "server", "tool", "arguments", *_EVERY)
     arguments = {key: said.values.pop(key) for key in [*said.values] if key not in own}
     for key in arguments:
@@ -374,7 +375,7 @@ def _shell(said: PflowStep) -> None:
 
 
 def _code(said: PflowStep) -> None:
-    said.values.pop("requires", None)  # for readers alone, in pflow too
+    said.values.pop("requires", None)  # only for readers, in pflow too
 
 
 def _workflow(said: PflowStep) -> None:

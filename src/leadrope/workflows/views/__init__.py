@@ -1,1 +1,1 @@
-"""A workflow or an execution as a graph, picture, report or page."""
+"""Shows a workflow or an execution as a graph, picture, report or page."""

@@ -1,7 +1,7 @@
-"""A workflow as a picture: SVG that needs nothing else, for light and dark.
+"""Draws a workflow as a self-contained SVG, for light and dark mode.
 
-Whatever a file says becomes characters of the picture, never mark-up. A template's line is left out where the order of
-the steps says as much already, unless all of them are wanted.
+The content of a file is always drawn as text, never as markup. The line of a template is left out if the order of the
+steps already implies it, unless all lines are requested.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ svg { color-scheme: light dark; font: 13px system-ui, -apple-system, "Segoe UI",
 
 
 class _Level(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of a file, or those inside one group, each with its place."""
+    """The steps of a file or of one group, with their positions."""
 
     steps: Sequence[model.Step]
     lines: Sequence[DrawnLine]
@@ -72,7 +72,7 @@ class _Level(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def svg(workflow: model.Workflow, *, all_data: bool = False) -> str:
-    """One picture; what a box tells in full is shown when one points at it."""
+    """Returns the picture; hovering over a box shows its complete text."""
     level = _level(workflow.steps, workflow, all_data=all_data)
     size = level.size
     head = _head(workflow)
@@ -113,7 +113,7 @@ def _level(steps: Sequence[model.Step], workflow: model.Workflow, *, all_data: b
     sizes = {name: _size(rows, inside.get(name)) for name, rows in texts.items()}
     edges = [(line.source, line.target) for line in lines]
     placed = {name: Point(*at) for name, at in workflow.settings.layout.items() if name in sizes}
-    # A place or two say where somebody moved a step, not how the whole is to look.
+    # A position or two show that somebody moved a step, not how the whole should look.
     if 2 * len(placed) < len(sizes) or not placed:
         known = set(links.sorted)
         order = [*links.sorted, *(name for name in links.steps if name not in known)]
@@ -200,7 +200,7 @@ def _drawn_line(line: DrawnLine, curves: Sequence[Curve]) -> str:
 
 
 def _labels(lines: Sequence[DrawnLine], drawn: Sequence[Sequence[Curve]], boxes: Iterable[Box]) -> list[str]:
-    """Each on its line, at the first of some places where neither a box nor another label is."""
+    """Places each label on its line, at the first of several positions without a box or another label."""
     taken = list(boxes)
     parts = []
     for line, curves in zip(lines, drawn, strict=True):

@@ -1,7 +1,7 @@
-"""Where the boxes and lines of a drawing go: rows from top to bottom, or the places of the canvas. Knows no step.
+"""Positions the boxes and lines of a drawing: in rows from top to bottom, or as placed on the canvas.
 
-Rows come from the longest way to a box; a line that passes a row has a narrow box of its own in it, so that nothing is
-drawn across a step. Within a row boxes are moved towards what they are joined to, as near as the others let them.
+A box's row is given by the longest path to it; a line that passes a row gets a narrow box of its own there, so that
+nothing is drawn across a step. Within a row boxes are moved towards their neighbours, as near as the others allow.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 GAP = 36.0
 """Between two boxes of a row."""
 ROW_GAP = 56.0
-"""Between two rows; less, and a line's label has no room."""
+"""Between two rows; with less, a line's label does not fit."""
 _PASSAGE = 14.0
 _SWEEPS = 7
-"""Odd: the last one goes down, so that what leads nowhere stands below what leads to it."""
+"""Odd, so that the last sweep goes down, and a box that leads nowhere is below the one leading to it."""
 _PORT_GAP = 34.0
 _PASSAGES_MOST = 20_000
-"""A drawing with more lines than an eye can follow goes straight across, and is made in bounded time."""
+"""A drawing with more lines than anyone can follow gets straight lines, which bounds the time."""
 
 
 class Size(msgspec.Struct, frozen=True):
@@ -29,7 +29,7 @@ class Size(msgspec.Struct, frozen=True):
 
 
 class Box(msgspec.Struct, frozen=True):
-    """x and y are those of its upper left corner."""
+    """x and y are those of the upper left corner."""
 
     x: float
     y: float
@@ -58,7 +58,7 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A cubic piece of a line; a straight one has its handles on its ends."""
+    """A cubic segment of a line; a straight one has its control points at its ends."""
 
     start: Point
     first: Point
@@ -81,11 +81,11 @@ Edge = tuple[str, str]
 class LayoutPlan(msgspec.Struct, frozen=True, kw_only=True):
     boxes: Mapping[str, Box]
     lines: tuple[tuple[Curve, ...], ...]
-    """One per edge, in their order."""
+    """One per edge, in order."""
 
 
 def in_rows(sizes: Mapping[str, Size], edges: Sequence[Edge], order: Sequence[str]) -> LayoutPlan:
-    """`order` names every box, each behind those that lead to it; where edges go round, one of them leads back up."""
+    """Lays out boxes in rows. `order` has each box after its predecessors; in a cycle one edge leads back up."""
     return _Rows(sizes, edges, order).plan()
 
 
@@ -96,7 +96,7 @@ class _Rows:
         self._number = {name: number for number, name in enumerate(order)}
         self._row = self._rows_of(order)
         self._ways: list[list[str]] = []
-        """Per edge: the boxes from its upper to its lower end, with the passages between them."""
+        """Per edge: the boxes from its upper to its lower end, including its passages."""
         self._passages: set[str] = set()
         self._above: dict[str, list[str]] = {}
         self._below: dict[str, list[str]] = {}
@@ -148,7 +148,7 @@ class _Rows:
         way = [upper]
         passed = range(self._row[upper] + 1, self._row[lower])
         for row in passed if len(self._passages) + len(passed) <= _PASSAGES_MOST else ():
-            name = f"{number} {row}"  # no name of a step has a space
+            name = f"{number} {row}"  # step names contain no space
             self._sizes[name] = Size(_PASSAGE, 0.0)
             self._row[name] = row
             self._passages.add(name)
@@ -162,7 +162,7 @@ class _Rows:
     # -- the order in a row -------------------------------------------------------------------------------------------
 
     def _arrange(self) -> None:
-        """Every box between its neighbours in the row before, a few times down and up: few lines then cross."""
+        """Sorts every row by the neighbours in the previous one, several times down and up, to reduce crossings."""
         for sweep in range(_SWEEPS):
             down = sweep % 2 == 0
             neighbours = self._above if down else self._below
@@ -175,7 +175,8 @@ class _Rows:
                 row.sort(key=lambda name: wanted[name])
                 place.update({name: number for number, name in enumerate(row)})
 
-    # -- places in a row ----------------------------------------------------------------------------------------------
+    # -- positions in a row
+    # ---------------------------------------------------------------------------------------------
 
     def _place(self) -> None:
         for row in self._rows:
@@ -192,10 +193,10 @@ class _Rows:
                 self._settle(row, self._above if down else self._below)
 
     def _settle(self, row: list[str], neighbours: Mapping[str, list[str]]) -> None:
-        """As near to the middle of their neighbours as the distances in the row allow: least squares, in one pass."""
+        """Places boxes as near to the middle of their neighbours as the gaps allow: least squares, in one pass."""
         offsets: list[float] = []
         blocks: list[tuple[float, float, int]] = []
-        """Wanted place, weight and count of boxes that stand as close as they may."""
+        """Wanted position, weight and number of boxes that are packed together."""
         for number, name in enumerate(row):
             offsets.append((offsets[-1] if offsets else 0.0) + self._apart(row, number))
             joined = neighbours.get(name, ())
@@ -240,7 +241,7 @@ class _Rows:
         return lines
 
     def _ports(self, boxes: Mapping[str, Box], *, first: bool) -> list[float]:
-        """Where each line leaves its upper box, or meets its lower one: side by side, in the order of where they go."""
+        """Returns where each line leaves its upper box or meets its lower one: side by side, ordered by destination."""
         by_box: dict[str, list[int]] = {}
         for number, way in enumerate(self._ways):
             by_box.setdefault(way[0] if first else way[-1], []).append(number)
@@ -255,7 +256,7 @@ class _Rows:
 
 
 def as_placed(sizes: Mapping[str, Size], edges: Sequence[Edge], placed: Mapping[str, Point]) -> LayoutPlan:
-    """Boxes at the places that somebody gave them. One without a place stands behind the first that leads to it."""
+    """Lays out boxes at given positions. One without a position is put after the first box that leads to it."""
     boxes = {name: Box(at.x, at.y, sizes[name].width, sizes[name].height) for name, at in placed.items()}
     for name, size in sizes.items():
         if name not in boxes:
@@ -275,7 +276,7 @@ def as_placed(sizes: Mapping[str, Size], edges: Sequence[Edge], placed: Mapping[
 
 
 def _around(source: str, target: str, boxes: Mapping[str, Box]) -> tuple[Curve, ...]:
-    """From box to box; over or under those in the way, where that leads past them."""
+    """Draws a line between boxes; over or under those in between, if that avoids them."""
     one, other = boxes[source], boxes[target]
     direct = (_between(one, other),)
     others = [box for name, box in boxes.items() if name not in (source, target)]
@@ -308,7 +309,7 @@ def _between(one: Box, other: Box) -> Curve:
     if other.y >= one.bottom:
         return _falling(Point(one.middle, one.bottom), Point(other.middle, other.y))
     if other.right <= one.x:
-        # Back to the left: out at the top and in at the top, over whatever stands between.
+        # Back to the left: leaves and arrives at the top, above everything in between.
         high = min(one.y, other.y) - ROW_GAP
         start, end = Point(one.middle, one.y), Point(other.middle, other.y)
         return Curve(start, Point(start.x, high), Point(end.x, high), end)

@@ -1,4 +1,4 @@
-"""What a picture of a workflow shows, whatever draws it: lines between steps, marks on them, texts that fit. Pure."""
+"""The content of a workflow's picture in any format: lines between steps, labels, texts that fit. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ COLOURS = {
     "person": ("approval",),
     "way": ("condition", "switch", "fail", "wait", "note", "workflow", "group"),
 }
-"""What a box's colour tells; all other kinds are about files and data."""
+"""The groups of step types that share a colour; all others are about files and data."""
 _PLAIN: tuple[Kind, ...] = ("order", "after", "next")
 
 
 class DrawnLine(msgspec.Struct, frozen=True, kw_only=True):
-    """All links of one sort between the same two steps."""
+    """All links of one kind between the same two steps."""
 
     source: str
     target: str
@@ -59,7 +59,7 @@ def lines_of(links: Links, *, all_data: bool = False) -> list[DrawnLine]:
 
 
 def _behind(name: str, links: Links) -> set[str]:
-    """The steps that the order alone puts behind it."""
+    """Returns the steps that come after it by order alone, without templates."""
     found: set[str] = set()
     todo = [name]
     while todo:
@@ -71,7 +71,7 @@ def _behind(name: str, links: Links) -> set[str]:
 
 
 def marks(step: model.Step) -> list[str]:
-    """What a step says of itself beside its kind, in a word or two each."""
+    """Returns a step's attributes besides its type, in a word or two each."""
     found = []
     if step.when is not None:
         found.append("when …")
@@ -97,12 +97,12 @@ def colour_of(kind: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """In one line, without what an eye cannot see and what XML has no place for."""
+    """Returns the text on one line, without invisible characters and those that XML does not allow."""
     return " ".join(plain(text[: limit * 4]).split())[:limit]
 
 
 def short(text: str, limit: int) -> str:
-    """By columns: a Chinese character is as wide as two others."""
+    """Truncates by columns: a Chinese character is as wide as two others."""
     if _columns(text) <= limit:
         return text
     while _columns(text) > limit - 1:
@@ -115,7 +115,7 @@ def _columns(text: str) -> int:
 
 
 def wide(text: str) -> float:
-    """A guess in pixels that no common font goes beyond."""
+    """Estimates the width in pixels; no common font exceeds it."""
     broad = "mwMWÖÄÜ@%—…"
     return sum(
         13.5 if unicodedata.east_asian_width(one) in "WF" else 13.6 if one in broad else 9.6 if one.isupper() else 7.6
@@ -124,4 +124,4 @@ def wide(text: str) -> float:
 
 
 def plain(text: str) -> str:
-    return re.sub("[\ufffe\uffff]", "", clean(text))  # XML has no place for these two
+    return re.sub("[\ufffe\uffff]", "", clean(text))  # XML does not allow these two

@@ -1,4 +1,4 @@
-"""A workflow as the text of a mermaid flowchart. Whatever a file says becomes characters, never mark-up."""
+"""Writes a workflow as a mermaid flowchart. The content of a file is always text, never markup."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from leadrope.workflows.views.drawing_lines import colour_of, lines_of, marks, o
 
 
 def mermaid(workflow: model.Workflow, *, all_data: bool = False) -> str:
-    """The text of a flowchart, as Git hosts and editors draw it. A group is a subgraph."""
+    """Returns the flowchart's source, which Git hosts and editors can draw. A group is a subgraph."""
     ids = {step.id: f"s{number}" for number, step in enumerate(workflow.every_step)}
     written = []
     if title := one_line(workflow.title, 200):
-        quoted = json.dumps(title, ensure_ascii=False).replace("<", r"\u003c")  # it may be put into a page as it is
+        quoted = json.dumps(title, ensure_ascii=False).replace("<", r"\u003c")  # it may be embedded in a page
         written += ["---", f"title: {quoted}", "---"]
     written.append("flowchart TD")
     written += _boxes(workflow.steps, ids, "  ")
@@ -27,7 +27,7 @@ def mermaid(workflow: model.Workflow, *, all_data: bool = False) -> str:
     for number, line in enumerate(every):
         arrow = "-.->" if line.sort == "data" else "-->"
         said = _entities(one_line(line.label, 80))
-        label = f'|"{said}"|' if said else ""  # mermaid has no empty label
+        label = f'|"{said}"|' if said else ""  # mermaid does not allow empty labels
         written.append(f"  {ids[line.source]} {arrow}{label} {ids[line.target]}")
         if line.sort == "error":
             failing.append(str(number))
@@ -57,7 +57,7 @@ _MERMAID_PLAIN = regex(r"[^A-Za-z0-9 _.,:/·≤…?+=-]")
 
 
 def _entities(text: str) -> str:
-    """Everything that mermaid or HTML could read as more than a character is written as its number."""
+    """Escapes everything that mermaid or HTML could interpret, as numeric entities."""
     text = _MERMAID_PLAIN.sub(lambda found: found[0] if ord(found[0]) > 0xFF else f"#{ord(found[0])};", text)
-    # What begins like an entry of a list is drawn as an error of Markdown.
+    # Mermaid draws a text that begins like a list entry as a Markdown error.
     return re.sub(r"^(\d*)([.+-])", lambda found: f"{found[1]}#{ord(found[2])};", text)

@@ -1,4 +1,4 @@
-"""One execution, step by step, put together from its journal: also one that runs, waits or was cut off. Pure."""
+"""The report of one execution, step by step, from its journal; also for running, waiting and interrupted ones. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leadrope.workflows.steps.base import Caution
 
 
 class ChildReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow, or the steps of a group, that was the work of a step."""
+    """The called workflow, or the steps of a group, that a step has run."""
 
     step: str
     id: str
@@ -41,23 +41,23 @@ def child_of(info: ExecutionInfo, outcome: str) -> ChildReport:
 
 
 class StepAccount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """`report` with what only the journal has."""
+    """`report` with additional data from the journal."""
 
     report: StepReport
     state: str
-    """As in the report; running or unfinished where it has begun and has no outcome."""
+    """As in the report; `running` or `unfinished` if it has begun and has no outcome."""
     done_before: bool = False
-    """Taken over from an execution before this one."""
+    """Taken over from an earlier execution."""
     retries: int = 0
-    """Attempts beyond the first, of all its units together, and of the agents' runs in them."""
+    """Attempts beyond the first, of all units together, and of the agents' runs in them."""
     corrections: int = 0
-    """Further turns in which an agent was asked to keep to its schema."""
+    """Additional turns in which an agent was asked to follow its schema."""
     cached: int = 0
-    """Units whose outputs were taken from the cache."""
+    """Units whose outputs came from the cache."""
     outputs: dict[str, Any] = {}
     failed_units: tuple[UnitOutcome, ...] = ()
     word: str = ""
-    """What one of its units is called, where it has several: items, turns."""
+    """The name of its units, if it has several: items, turns."""
 
 
 class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,7 +69,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     missing_outputs: tuple[str, ...] = ()
     missing_reasons: dict[str, str] = {}
     notices: tuple[Caution, ...] = ()
-    """What the sandbox reported, besides the warnings of steps."""
+    """Reports of the sandbox, in addition to the warnings of steps."""
     approvals: tuple[PendingApproval, ...] = ()
     children: tuple[ChildReport, ...] = ()
     reason: str = ""
@@ -84,7 +84,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def failed(self) -> tuple[StepAccount, ...]:
-        """Without those whose handler took over."""
+        """The failed steps, except those whose error was handled."""
         return tuple(step for step in self.steps if step.state == "failed" and not step.report.is_handled)
 
 
@@ -99,7 +99,7 @@ def account(
     begun: Collection[str] = (),
     result: Any = None,
 ) -> Account:
-    """`result` is what the journal kept of the end, None before it; `begun` are steps that were started."""
+    """Builds the report. `result` is the journal's final entry, None before the end; `begun` are the started steps."""
     ended = _result(result)
     by_step: dict[str, list[UnitOutcome]] = {step.id: [] for step in workflow.steps}
     for one in outcomes:
@@ -149,7 +149,7 @@ def _with_results(
     units: Mapping[str, Sequence[UnitOutcome]],
     inputs: Mapping[str, Any],
 ) -> list[StepAccount]:
-    """Of batches, which the journal keeps item by item."""
+    """Adds the results of batches, which the journal stores item by item."""
     found = {one.report.id: one for one in steps}
     scope: dict[str, Any] = {**inputs, **{name: one.outputs for name, one in found.items()}}
     kinds = {step.id: step for step in workflow.steps}
@@ -172,11 +172,11 @@ def _result(kept: Any) -> ExecutionResult | None:
     try:
         return msgspec.convert(kept, ExecutionResult)
     except msgspec.ValidationError:
-        return None  # of another version; the journal's outcomes tell the rest
+        return None  # from another version; the journal's outcomes have the rest
 
 
 def _whole(workflow: model.Workflow, name: str, mine: Sequence[UnitOutcome]) -> UnitOutcome | None:
-    """What the step came to, where it has come to something."""
+    """Returns the outcome of the whole step, if there is one."""
     whole = next((one for one in mine if one.iteration == WHOLE), None)
     if whole is not None:
         return whole
@@ -204,7 +204,7 @@ def _settled(
 
 
 def _open(step: model.Step, state: str, mine: Sequence[UnitOutcome]) -> StepAccount:
-    """Without an outcome; of one that repeats, the units that are done count all the same."""
+    """Reports a step without an outcome; if it repeats, its finished units still count."""
     report = StepReport(
         id=step.id,
         type=step.type,
@@ -246,7 +246,7 @@ def _retries(units: Sequence[UnitOutcome]) -> int:
 
 
 def _replaced(units: Sequence[UnitOutcome], reason: Replaced) -> int:
-    """Tries of agents that were replaced for this reason. What the cache has kept was another execution's."""
+    """Counts attempts of agents that were replaced for this reason; those from the cache were another execution's."""
     found = 0
     for one in units:
         usage = one.outputs.get("llm_usage")

@@ -1,4 +1,4 @@
-"""The model as a canvas graph and back, without loss: steps are nodes, the links between them edges. Draws nothing."""
+"""Converts the model to a canvas graph and back without loss: steps are nodes, links between them edges."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ VERSION = 1
 _COLUMN = 280.0
 _ROW = 140.0
 _EDGE_KINDS = ("order", "after", "next", "branch", "error", "data", "route")
-"""What is understood, what is said, and, only shown: a template, and a step that a pflow file's code names."""
+"""`order` is implicit, `data` (a template) and `route` (a step named in a pflow file's code) are only shown; the others
+are explicit."""
 _NODE_KEYS = ("description", "parameters", "starts", "ends", "branches", *model.STEP_KEYS)
 
 
 def to_graph(workflow: model.Workflow) -> dict[str, Any]:
-    """JSON for a canvas.
+    """Returns JSON for a canvas.
 
-    An edge of kind `order` is understood, one of kind `data` is a template; the others are said in the file. A node
-    inside a group names it as its `parent`, and its position counts from the group's corner. A node that nobody has
-    placed is given a place and `placed: false`.
+    An edge of kind `order` is implicit, one of kind `data` is a template; the others are written in the file. A node
+    inside a group has it as its `parent`, with a position relative to the group's corner. A node without a position is
+    given one, and `placed: false`.
     """
     placed = workflow.settings.layout
     graph: dict[str, Any] = {"version": VERSION, "title": workflow.title, "prose": workflow.prose}
@@ -44,10 +45,10 @@ def to_graph(workflow: model.Workflow) -> dict[str, Any]:
 
 
 def from_graph(graph: Mapping[str, Any]) -> model.Workflow:
-    """The model of a canvas; BadWorkflow lists all that is no graph in it.
+    """Reads the model from a canvas; BadWorkflow lists everything that is not valid in it.
 
-    An `order` edge that the order of the steps does not explain becomes an `after`. What a canvas adds for itself
-    (sizes, selection) is left aside.
+    An `order` edge that does not follow from the order of the steps becomes an `after`. Additions of the canvas (sizes,
+    selection) are ignored.
     """
     findings = Findings()
     shape = model_builder.Shape(findings, ())
@@ -145,7 +146,7 @@ def _edges(steps: Sequence[model.Step], dialect: model.Dialect) -> Iterator[dict
         if link.kind in ("order", "data"):
             yield {"source": link.source, "target": link.target, "kind": link.kind}
     for step in steps:
-        # From the steps and not from the links, so that an edge to a step that is gone is not lost.
+        # From the steps and not from the links, so that an edge to a removed step is not lost.
         yield from ({"source": name, "target": step.id, "kind": "after"} for name in step.after or ())
         yield from ({"source": step.id, "target": name, "kind": "next"} for name in step.next or ())
         for label, names in (step.branches or {}).items():
@@ -200,7 +201,7 @@ def _step(name: str, node: Mapping[str, Any], edges: list[dict[str, Any]], shape
 def _with_order(
     steps: Sequence[model.Step], dialect: model.Dialect, edges: list[dict[str, Any]]
 ) -> tuple[model.Step, ...]:
-    """Steps whose `order` edges are not those that the order of the file gives say so themselves."""
+    """Makes `order` edges explicit in steps where they differ from the order of the file."""
     understood: dict[str, list[str]] = {}
     drawn: dict[str, list[str]] = {}
     for link in links_between(steps, dialect).all:
@@ -250,7 +251,7 @@ def _inputs(graph: Mapping[str, Any], findings: Findings, shape: model_builder.S
         name = str(one.get("name", ""))
         values = {key: value for key, value in one.items() if key not in ("name", "description")}
         inner = model_builder.Shape(findings, ("inputs", name))
-        # A builtin form leaves out what is usual: `required` is true in it, also beside a default.
+        # A form on the canvas omits defaults: `required` is true in it, even beside a default.
         values.setdefault("required", True)
         found.append(model_builder.input_(name, model.tidied(_text(one, "description", inner)), values, inner))
     return found
@@ -311,7 +312,7 @@ def _text(graph: Mapping[str, Any], key: str, shape: model_builder.Shape) -> str
 
 
 def _laid_out(links: Links) -> dict[str, tuple[float, float]]:
-    """A column per depth, a row per step in it."""
+    """Lays out a column per depth, with a row per step."""
     depth = dict.fromkeys(links.steps, 0)
     for name in links.sorted:
         depth[name] = max((depth[link.source] + 1 for link in links.into[name]), default=0)

@@ -1,4 +1,4 @@
-"""A Markdown text as a page of its own: one file without scripts, which loads nothing. Knows no workflow."""
+"""Renders a Markdown text as a self-contained page without scripts, which loads nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ li.plain { list-style: disc; }
 
 
 def page(text: str, title: str) -> str:
-    """A whole HTML file. It may load nothing, from nowhere."""
+    """Returns a complete HTML file, which loads nothing."""
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     head = tag(
         "head",

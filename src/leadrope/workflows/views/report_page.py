@@ -1,7 +1,7 @@
-"""The report of one execution as Markdown, or as one page that needs nothing else. Values in, text out.
+"""Formats the report of one execution as Markdown, or as a self-contained page.
 
-A report holds what agents, commands and strangers have said: in Markdown that is escaped or fenced, and the page can do
-nothing: no script, no picture, no request, and the one style sheet inside it.
+A report contains what agents, commands and strangers have written: in Markdown that is escaped or fenced, and the page
+is inert: no script, no picture, no request, and a single style sheet inside it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from leadrope.workflows.report import answer_command
 from leadrope.workflows.views.execution_report import Account, ChildReport, StepAccount
 
 VALUE_CHARS = 1200
-"""Of one output in a report; the journal has the whole."""
+"""Per output in a report; the journal has the complete value."""
 LINE_CHARS = 80
 UNITS_SHOWN = 20
 Redact = Callable[[str], str]
@@ -41,7 +41,8 @@ _STYLE = """
 _HEAD = ("step", "kind", "state", "time", "cost", "tokens", "retries", "units")
 
 
-# -- what is told, in words -------------------------------------------------------------------------------------------
+# -- texts
+# --------------------------------------------------------------------------------------------------------------
 
 
 def facts(told: Account) -> list[tuple[str, str]]:
@@ -67,7 +68,7 @@ def facts(told: Account) -> list[tuple[str, str]]:
 
 
 def missing_outputs(told: Account) -> list[str]:
-    """With the reason, where the execution is of a version that has kept it."""
+    """Returns the missing outputs with the reason, if the execution's version has recorded it."""
     whys = told.missing_reasons
     return [f"{name}: {whys[name]}" if name in whys else name for name in told.missing_outputs]
 
@@ -77,7 +78,7 @@ def outcome(told: Account) -> str:
 
 
 def next_steps(told: Account) -> list[tuple[str, str]]:
-    """What can be done now: a reason, and a command."""
+    """Returns what can be done now: pairs of a reason and a command."""
     short = told.info.id[:8]
     found = []
     for one in told.approvals:
@@ -98,7 +99,7 @@ def state(step: StepAccount) -> str:
 
 
 def cells(step: StepAccount, told: Account) -> tuple[str, ...]:
-    """A row of the table of steps, below `step` and `kind`."""
+    """Returns a row of the table of steps, after `step` and `kind`."""
     cost = 0.0 if rehearsal_label.is_rehearsed(told.info.labels) else step.report.cost_usd
     report = step.report
     has_run = step.state in ("succeeded", "degraded", "failed")
@@ -113,7 +114,7 @@ def cells(step: StepAccount, told: Account) -> tuple[str, ...]:
 
 
 def _of_cache(step: StepAccount) -> str:
-    """Only where it is some of them; of all of them the state tells."""
+    """Says how many units came from the cache, if only some did; otherwise the state says so."""
     return f", {step.cached} from the cache" if step.cached and not step.report.is_cached else ""
 
 
@@ -137,7 +138,7 @@ def _has_more(step: StepAccount) -> bool:
 
 
 def _shown(step: StepAccount) -> dict[str, Any]:
-    """Outputs that say something; what agents have used stands in the table already."""
+    """Returns the outputs worth showing; what agents have used is already in the table."""
     return {
         name: value
         for name, value in step.outputs.items()
@@ -148,7 +149,7 @@ def _shown(step: StepAccount) -> dict[str, Any]:
 
 
 def _inside(told: Account) -> list[tuple[ChildReport, str]]:
-    """Workflows that were the work of a step, each with the command that tells more."""
+    """Returns the workflows that steps have run, each with the command that shows more."""
     return [(child, f"leadrope flow report {child.id[:8]}") for child in told.children[:UNITS_SHOWN]]
 
 
@@ -163,7 +164,7 @@ def _unit(step: StepAccount, iteration: int, item: int | None) -> str:
 
 
 def markdown(told: Account, *, redact: Redact = redaction.redact) -> str:
-    """For a pull request, a chat or a terminal."""
+    """Formats the report for a pull request, a chat or a terminal."""
 
     def say(text: str, width: int = 300) -> str:
         return _escaped(one_line(clean(redact(text)), width))
@@ -212,7 +213,7 @@ def _step_markdown(step: StepAccount, say: Callable[..., str], redact: Redact) -
 
 
 def _values_markdown(values: Mapping[str, Any], say: Callable[..., str], redact: Redact) -> Iterator[str]:
-    """What fits into a line first, as a list; the rest in blocks."""
+    """Lists first what fits into a line; formats the rest in blocks."""
     texts = {name: clean(redact(_text(value))).strip("\n") for name, value in values.items()}
     short = [name for name, text in texts.items() if len(text) <= LINE_CHARS and "\n" not in text]
     for name in short:
@@ -237,7 +238,7 @@ _UNFIT_FOR_CODE = regex(r"[\\|<>]")
 
 
 def _escaped(text: str) -> str:
-    """As the text that it is; what already stands between backticks (`timeout`) may stay so, since it does nothing."""
+    """Escapes a text; parts that are already between backticks (`timeout`) stay, since they are harmless."""
     return "".join(
         part if number % 2 and not _UNFIT_FOR_CODE.search(part) else _MARK.sub(r"\\\1", part)
         for number, part in enumerate(_CODE.split(text))
@@ -245,7 +246,7 @@ def _escaped(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """For a place between backticks."""
+    """Prepares a text to be put between backticks."""
     return one_line(clean(text).replace("`", "'"), 100)
 
 
@@ -253,7 +254,7 @@ def _plain(text: str) -> str:
 
 
 def page(told: Account, *, redact: Redact = redaction.redact) -> str:
-    """HTML that loads nothing."""
+    """Formats the report as an HTML page that loads nothing."""
     write = PageWriter(redact)
     style = resources.files("leadrope.runs.page").joinpath("page.css").read_text(encoding="utf-8") + _STYLE
     title = write.line(told.title, 100) or "Workflow"
@@ -373,7 +374,7 @@ def _details(step: StepAccount, write: PageWriter) -> Safe:
 
 
 def _values(values: Mapping[str, Any], write: PageWriter, limit: int) -> Safe:
-    """What fits into a line first, as a list; the rest in blocks."""
+    """Lists first what fits into a line; formats the rest in blocks."""
     texts = {name: _text(value) for name, value in values.items()}
     short = [name for name, text in texts.items() if len(text) <= LINE_CHARS and "\n" not in text]
     rows = [(tag("dt", tag("code", write.line(name, 100))), tag("dd", write.line(texts[name], 300))) for name in short]
