@@ -1,7 +1,7 @@
-"""One run as one page: a file that needs no server, no script and no other host. Reads nothing and decides nothing.
+"""Renders a run as one self-contained HTML file, without server, scripts or external hosts. Reads nothing.
 
-The page holds strangers' texts, so it can do nothing: its policy forbids scripts, pictures, frames, forms and every
-request, and allows exactly the one style sheet that is inside it.
+The page contains untrusted texts, so its content security policy forbids scripts, images, frames, forms and all
+requests, and allows only the style sheet that is embedded in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from leadrope.runtime.terminal_text import exact
 from leadrope.version import __version__
 
 DIFF_LINES = 1500
-"""Of one file on the page."""
+"""Maximum diff lines of one file on the page."""
 FILES = 300
 ROWS = 500
 
@@ -42,7 +42,7 @@ def render(
     diff: str | None = None,
     redact: Callable[[str], str] = redaction.redact,
 ) -> str:
-    """The whole page. `diff` is the change of the folder as git tells it; without it, the agent's edits are shown.
+    """Render the page. `diff` is git's diff of the folder; without it, the agent's edits are shown.
 
     Path("run.html").write_text(render(info, texts.request, store.read(info, 1, 10**9), texts.result))
     """
