@@ -85,7 +85,7 @@ class Teller:
             self._tell(events.ExecutionResumed(owner=owner, done=done()))
 
     def interrupted(self) -> ExecutionEvent:
-        return events.ExecutionInterrupted(execution=self.execution, reason="whoever ran it was ended")
+        return events.ExecutionInterrupted(execution=self.execution, reason="its process ended")
 
     def ended(self, result: ExecutionResult) -> ExecutionEvent:
         if result.outcome == "waiting":

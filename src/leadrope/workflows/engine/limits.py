@@ -96,6 +96,6 @@ class ExecutionLimits:
             raise StepFailed(
                 f"the loops of the workflow have had {most} turns together (max_iterations)",
                 kind="too_many_turns",
-                hint="Raise `max_iterations` in the Settings, or look at the condition of the loop.",
+                hint="Raise `max_iterations` in the Settings, or check the loop's condition.",
             )
         self._turns += 1

@@ -649,7 +649,7 @@ def _checked(done: StepDone) -> StepDone:
     try:
         return msgspec.structs.replace(done, outputs=msgspec.json.decode(msgspec.json.encode(done.outputs)))
     except (TypeError, ValueError, msgspec.EncodeError) as error:
-        raise StepFailed(f"its outputs cannot be kept as JSON: {error}", kind="bad_output") from None
+        raise StepFailed(f"its outputs cannot be stored as JSON: {error}", kind="bad_output") from None
 
 
 def _written(given: dict[str, Any], kind: Kind[Any]) -> dict[str, Any]:

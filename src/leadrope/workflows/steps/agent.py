@@ -452,7 +452,7 @@ def done(
         raise StepFailed(
             denials.describe(denied),
             kind="denied",
-            hint="Give the agent a mode, tools or an `allow` with which it can work, or say `on_denied: degrade`.",
+            hint="Give the agent a mode, tools or an `allow` with which it can work, or set `on_denied: degrade`.",
             outputs=outputs,
             cost_usd=_cost(result),
             tokens=_tokens(result),
@@ -527,7 +527,7 @@ def check_prompt(prompt: str, limit: int, context: StepContext) -> None:
         raise StepFailed(
             f"the prompt of {context.key.step!r} is empty{why}",
             kind="empty_prompt",
-            hint="Look at what the step before it gave." if names else "Write a prompt.",
+            hint="Check the output of the step before it." if names else "Write a prompt.",
         )
     if len(prompt) > limit:
         raise StepFailed(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import ast
 
 _HINTS: Mapping[str, str] = {
-    "bad_input": "Look at the templates in `inputs`, or declare another type at the top of the code.",
+    "bad_input": "Check the templates in `inputs`, or declare another type at the top of the code.",
     "bad_result": "The result must be JSON: text, number, boolean, null, list or dict of these.",
 }
 
@@ -88,7 +88,7 @@ async def run(config: Code, context: StepContext) -> StepDone:
         raise StepFailed(
             "the code was changed when it was approved, and code cannot be changed there",
             kind="denied",
-            hint="Change it in the file, and start again.",
+            hint="Edit it in the file, and start again.",
         )
     context.say(name)
     try:

@@ -82,7 +82,7 @@ async def run(config: ConditionConfig, context: StepContext) -> StepDone:
         raise StepFailed(_both(ways), kind="bad_input", hint=_JOIN)
     if ways and getattr(config, ways[0]) is None:
         # Otherwise the result would only say whether there is any text.
-        raise StepFailed(f"{ways[0]}: {_NULL}", kind="bad_input", hint="Look at what its template gave.")
+        raise StepFailed(f"{ways[0]}: {_NULL}", kind="bad_input", hint="Check what its template returned.")
     has_text, has_value = ("text" in context.sources), ("value" in context.sources)
     if has_text and has_value and config.expression is None:
         raise StepFailed("a condition looks at `text` or at `value`, and both are given", kind="bad_input")
@@ -117,7 +117,7 @@ def last_line(text: str) -> str:
 def _contains(text: str, part: str, *, is_exact: bool) -> bool:
     if not part:
         raise StepFailed(
-            "contains: the text to look for is empty", kind="bad_input", hint="An empty text is in every one."
+            "contains: the text to look for is empty", kind="bad_input", hint="Every text contains the empty text."
         )
     return part in text if is_exact else part.casefold() in text.casefold()
 

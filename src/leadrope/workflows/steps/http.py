@@ -221,7 +221,7 @@ class _Exchange:
                 return await self._hop(request)
         except TimeoutError:
             raise StepFailed(
-                f"{request.method} {request.target.shown} was not done within {self._config.timeout:g} s",
+                f"{request.method} {request.target.shown} did not finish within {self._config.timeout:g} s",
                 kind="timed_out",
                 hint=f"Give the step a longer timeout (at most {MOST_S:g} s), or ask for less.",
                 can_heal=True,
@@ -272,7 +272,7 @@ class _Exchange:
             headers = self._for_others(headers)
             if body is not None and self._plan.secrets.data(body) != body:
                 raise StepFailed(
-                    f"{request.target.shown} redirects to {target.shown}, and a secret in the body would go along",
+                    f"{request.target.shown} redirects to {target.shown}, and a secret in the body would be sent there",
                     kind="blocked_address",
                     hint="Request the final address itself.",
                 )

@@ -219,7 +219,7 @@ def _block(text: str, tool: str) -> Any:
     except (msgspec.DecodeError, RecursionError) as error:
         why = f"one that is not JSON ({error})"
     raise StepFailed(
-        f"the answer of {tool} should have one ```json block and has {why}",
+        f"the answer of {tool} should have one ```json block but has {why}",
         kind="bad_output",
         hint="Leave out result_format, and read the text in `result`.",
         outputs={"result": text},

@@ -65,7 +65,7 @@ async def run(config: OutputConfig, context: StepContext) -> StepDone:
         raise StepFailed(
             f"content: {context.key.step!r} has nothing to write",
             kind="bad_input",
-            hint="Look at what the step before it gave.",
+            hint="Check the output of the step before it.",
         )
     title = config.title or _heading(text) or config.name or context.key.step
     if config.format == "html":

@@ -86,7 +86,7 @@ async def run(config: StructureConfig, context: StepContext) -> StepDone:
         raise StepFailed(
             f"the text of {context.key.step!r} is empty" + (f": {', '.join(names)} gave nothing" if names else ""),
             kind="no_structure",
-            hint="Look at what the step before it gave.",
+            hint="Check the output of the step before it.",
         )
     read = await _read_by_model(config, columns, context) if config.mode == "ai" else StepDone()
     source = read.outputs.get("found", config.text)
@@ -257,7 +257,7 @@ def _cut(rows: list[dict[str, Any]]) -> _Found:
 def _ragged(records: tables.Records) -> tuple[Caution, ...]:
     found = []
     if records.ragged:
-        message = f"{records.ragged} of {len(records.rows)} rows have more or fewer cells than the head"
+        message = f"{records.ragged} of {len(records.rows)} rows have more or fewer cells than the header"
         found.append(Caution(kind="structure.ragged_rows", message=message))
     if records.is_cut:
         message = f"more than {tables.ROWS_LIMIT} rows were found, and the first {tables.ROWS_LIMIT} are kept"

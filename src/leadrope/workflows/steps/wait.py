@@ -59,7 +59,7 @@ async def run(config: WaitConfig, context: StepContext) -> StepDone:
         when = _time(config.until or "").timestamp()
         if when - time.time() > MOST_DAYS * MOST_S:
             raise StepFailed(
-                f"until: {config.until} is more than {MOST_DAYS} days away", kind="bad_input", hint="Look at the year."
+                f"until: {config.until} is more than {MOST_DAYS} days away", kind="bad_input", hint="Check the year."
             )
         # By wall clock: a machine that slept in between wakes up when the time has come.
         await _wait(lambda: when - time.time(), context)

@@ -22,7 +22,7 @@ from leadrope.net.urls import BadUrl, Blocked, Target
 from leadrope.policy import hosts
 from leadrope.regex import regex
 
-_NEVER = "No setting opens it: use another address of the server."
+_NEVER = "No setting allows it: use another address of the server."
 _NAMED = "If it is meant, name the host, address or network in allow_private."
 _EXACTLY = "If it is meant, name this very address in allow_private."
 

@@ -115,7 +115,7 @@ def reply_to(message: Message) -> Message | None:
         return None
     if message["method"] == "ping":
         return {"jsonrpc": "2.0", "id": message["id"], "result": {}}
-    error = {"code": NO_SUCH_METHOD, "message": f"this client has no {str(message['method'])[:100]}"}
+    error = {"code": NO_SUCH_METHOD, "message": f"this client does not support {str(message['method'])[:100]}"}
     return {"jsonrpc": "2.0", "id": message["id"], "error": error}
 
 

@@ -263,7 +263,7 @@ async def _check_status(answer: http_client.HttpAnswer) -> None:
     if 200 <= answer.status < 300:
         return
     if 300 <= answer.status < 400:
-        raise Lost(f"it redirects (status {answer.status}), which is not followed: its headers may hold a key")
+        raise Lost(f"it redirects (status {answer.status}), which is not followed: the headers may contain a key")
     told = " ".join((await answer.read(65536)).decode("utf-8", "replace").split())[:200]
     raise Lost(f"it answered with status {answer.status}" + (f": {told}" if told else ""))
 

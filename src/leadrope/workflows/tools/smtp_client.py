@@ -248,7 +248,7 @@ def _client(settings: SmtpSettings, connection: socket.socket, trust: ssl.SSLCon
         if settings.user:
             if not settings.may_log_in(is_secure=is_secure, far=far):
                 raise Undelivered(
-                    f"{settings.host} offers no encryption, and the password is not sent without",
+                    f"{settings.host} offers no encryption, and the password is not sent unencrypted",
                     kind="not_secure",
                     is_passing=False,
                 )

@@ -93,7 +93,7 @@ async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s
     if len(text) > TEXT_CHARS:
         raise BadPattern(
             f"the text has {len(text)} characters, and at most {TEXT_CHARS} are searched",
-            hint="Give a part of it: one line, one field.",
+            hint="Search a part of it: one line, one field.",
         )
     if len(text) <= _HERE_CHARS and cannot_explode(pattern, ignores_case=ignores_case):
         try:

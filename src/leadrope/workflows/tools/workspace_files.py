@@ -29,14 +29,14 @@ Mode = Literal["overwrite", "append", "create"]
 
 _REASONS = {
     errno.ENOENT: ("not_found", "does not exist", "Look at the name; a step before this one may not have written it."),
-    errno.ELOOP: ("changed", "is a link in a circle, or became a link just now", "Look at the links in its path."),
-    errno.ENOTDIR: ("not_found", "lies below something that is not a folder", "Look at the folders in its path."),
+    errno.ELOOP: ("changed", "is a link in a circle, or became a link just now", "Check the links in its path."),
+    errno.ENOTDIR: ("not_found", "lies below something that is not a folder", "Check the folders in its path."),
     errno.EEXIST: ("exists", "is there already", "Choose another name, or allow that it is replaced."),
-    errno.EACCES: ("no_access", "may not be opened by this user", "Look at its permissions."),
-    errno.EPERM: ("no_access", "may not be changed by this user", "Look at its permissions."),
+    errno.EACCES: ("no_access", "may not be opened by this user", "Check its permissions."),
+    errno.EPERM: ("no_access", "may not be changed by this user", "Check its permissions."),
     errno.EROFS: ("no_access", "lies on a disk that cannot be written", "Use a folder that can be written."),
-    errno.ENOSPC: ("no_space", "does not fit on the disk", "Make room on the disk."),
-    errno.EDQUOT: ("no_space", "is more than this user may store", "Make room on the disk."),
+    errno.ENOSPC: ("no_space", "does not fit on the disk", "Free some disk space."),
+    errno.EDQUOT: ("no_space", "is more than this user may store", "Free some disk space."),
     errno.EFBIG: ("no_space", "is larger than a file may be here", "Write less."),
     errno.ENAMETOOLONG: ("bad_input", "has a name that is too long", "Use a shorter name."),
     errno.EISDIR: ("not_a_file", "is a folder", "Name a file."),
@@ -84,7 +84,7 @@ def find(workspace: Path, path: str, *, parameter: str = "file_path") -> Workspa
         raise StepFailed(
             f"{parameter}: {path!r} begins with a ~, which only a shell understands",
             kind="bad_input",
-            hint="Write the path from the workspace on.",
+            hint="Write the path relative to the workspace.",
         )
     base = real_path(workspace)
     joined = str(Path(base) / path)
@@ -114,7 +114,7 @@ def read(place: WorkspaceFiles, limit_bytes: int) -> Content:
         raise StepFailed(
             f"{place.relative} is larger than {limit_bytes} bytes",
             kind="too_large",
-            hint="Raise max_bytes (at most 50 MiB), or take the part that is needed with a shell step.",
+            hint="Raise max_bytes (at most 50 MiB), or extract the part you need with a shell step.",
         )
     return Content(data=data, mode=stat.S_IMODE(found.st_mode))
 
