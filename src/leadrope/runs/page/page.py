@@ -67,7 +67,7 @@ def render(
         f"Made by leadrope {__version__} from {story.events:,} events of run {info.id}. "
         "Costs are estimates at list prices. This page loads nothing and runs nothing.",
     )
-    body = tag("body", tag("a", "Skip to what happened", cls="skip", href="#story"), tag("main", *sections, foot))
+    body = tag("body", tag("a", "Skip to the events", cls="skip", href="#story"), tag("main", *sections, foot))
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -282,7 +282,7 @@ def _money(info: RunInfo, result: RunResult | None, write: PageWriter) -> Safe:
             "all", totals.input_tokens, totals.cache_read_input_tokens, totals.output_tokens, f"${totals.cost_usd:.4f}"
         )
     )
-    source = "the agent's own estimate" if totals.cost_source == "cli" else "reckoned from tokens and a price list"
+    source = "the agent's own estimate" if totals.cost_source == "cli" else "computed from tokens and list prices"
     label = "a rehearsal, not paid for" if is_rehearsed(info.labels) else totals.cost_label
     note = f"{label}, {source}; {count(totals.num_turns, 'model call')} in {count(totals.attempts, 'attempt')}"
     return joined(tag("h2", "Cost and tokens", _small(note)), _table(rows))

@@ -296,7 +296,7 @@ async def find(git: Git, folder: str | Path) -> Repository:
         # A hostile repository's core.worktree can name any folder, even "/".
         raise errors.BadDirectory(
             f"the repository of {folder} says that its files lie in {top}, which has no .git",
-            hint="Look at core.worktree in its configuration.",
+            hint="Check core.worktree in its configuration.",
         )
     found = Repository(top=top, common_dir=real_path(Path(folder, common)), git_dir=git_dir, prefix=prefix)
     await asyncio.to_thread(git_folder.check, top, git_dir, found.common_dir)
@@ -391,5 +391,5 @@ def _hint(said: str) -> str | None:
     if "promisor" in said or "transport 'none'" in said or "not allowed" in said:
         return "The repository is a partial clone and objects are missing; fetch them first: git fetch --refetch."
     if "No space left" in said:
-        return "Make room on the disk and try again."
+        return "Free some disk space and try again."
     return None

@@ -44,7 +44,7 @@ def check_folder(git_dir: str) -> None:
                     continue
                 raise errors.BadDirectory(
                     f"{git_dir}/{entry.path} is a {entry.kind}, and git would follow it or wait for it",
-                    hint="Look at where it leads. If you did not put it there, remove it.",
+                    hint="Check where it leads. If you did not put it there, remove it.",
                 )
     except errors.UnsafeFile as error:
         raise errors.BadDirectory(f"git cannot be used here: {error.message}", hint=error.hint) from None

@@ -277,7 +277,7 @@ async def undo(service: Service, run: RunInfo, *, dry_run: bool = False, force: 
     if not dry_run and not plan.is_done:
         changed = ", ".join((*plan.changed_since, *plan.blocked)[:5])
         raise errors.WrongState(
-            f"nothing was undone: {changed} changed after the run, or cannot be put back",
+            f"nothing was undone: {changed} changed after the run, or cannot be restored",
             hint="Look at them (`--dry-run`), or use --force.",
         )
     return _told(plan)

@@ -313,7 +313,7 @@ async def _merge(tree: Worktree, git: Git, user: Git, target: Repository, change
             hint="Apply without --commits.",
         )
     if Path(target.git_dir, "MERGE_HEAD").exists():
-        raise errors.WrongState(f"a merge is under way in {target.top}", hint="Finish it, or give it up.")
+        raise errors.WrongState(f"a merge is in progress in {target.top}", hint="Finish or abort it.")
     tip = await worktrees.head(tree, git)
     uncommitted = await _paths(git, tip, changed, target)
     if uncommitted:

@@ -51,7 +51,7 @@ async def _one(
         await started.end()
         raise errors.BadConfig(
             f"[worktree] setup: {shown!r} did not end within {timeout_s:g} s and was stopped{_tail(said)}",
-            hint="Raise the time, or shorten the set-up.",
+            hint="Raise the time limit, or shorten the set-up.",
         ) from None
     finally:
         await asyncio.shield(started.end(polite_s=1.0))

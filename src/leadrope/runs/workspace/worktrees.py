@@ -284,7 +284,7 @@ async def _carried(git: Git, own: Git, tree: Worktree) -> tuple[str, list[str]]:
     place = homes.ensure(Path(tree.folder, "carry"))
     state = await snapshots.as_git(git, top=tree.repo, seed=seed, folder=place)
     remove(place)
-    notes = [f"not carried along: {gits.names(state.left_out)}"] if state.left_out else []
+    notes = [f"not carried over: {gits.names(state.left_out)}"] if state.left_out else []
     if state.tree == (await git.run("rev-parse", f"{tree.base}^{{tree}}", cwd=tree.repo)).text:
         return tree.base, notes
     made = await git.run(
