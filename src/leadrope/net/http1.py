@@ -231,7 +231,7 @@ async def pieces(reader: asyncio.StreamReader, body: BodyFraming) -> AsyncGenera
         for piece in framing.feed(data):
             yield piece
         if framing.extra:
-            raise BadHttp("more bytes than the body has")
+            raise BadHttp("more bytes than the body's length")
 
 
 class Framing:

@@ -135,7 +135,7 @@ class ModelWatch:
             "connection_failed",
             f"{trouble}; gave up after {self._limit_s:g} s",
             clock="unreachable",
-            hint=f"{check}, and whether the server runs. To wait longer, raise the limit "
+            hint=f"{check}, and whether the server is running. To wait longer, raise the limit "
             f"({how_to_raise('unreachable')}).",
         )
 

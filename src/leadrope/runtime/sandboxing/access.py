@@ -110,7 +110,7 @@ def asked_folder(text: str, *, base: Path, environ: Mapping[str, str], leadrope_
         raise errors.BadValue(
             "folders",
             f"a workflow cannot ask for {text}: {why}",
-            hint=f"If it needs that, give it yourself: {spelling.option('access.folders', text)}",
+            hint=f"If it needs that, grant it yourself: {spelling.option('access.folders', text)}",
         )
     return found
 
@@ -125,7 +125,7 @@ def check_asked_variable(name: str, field: str) -> None:
         raise errors.BadValue(
             field,
             f"a workflow cannot ask for {name}: {reason}",
-            hint=f"Give it yourself: {way}; an http step refers to it as ${{secret.{name}}}."
+            hint=f"Grant it yourself: {way}; an http step refers to it as ${{secret.{name}}}."
             if environments.refused(name, is_marked=True) is None
             else None,
         )
@@ -186,7 +186,7 @@ def _parsed(text: str, base: Path, environ: Mapping[str, str]) -> tuple[Path, bo
         raise errors.BadValue("add_dir", f"{text!r} names no folder", hint="Write DIR, or DIR:ro to have it read-only.")
     path = homes.user_home(environ) / name[2:] if name == "~" or name.startswith("~/") else base / name
     if not path.exists():
-        raise errors.BadDirectory(f"there is no folder {path}", hint="Make it first, or correct its name.")
+        raise errors.BadDirectory(f"there is no folder {path}", hint="Create it first, or correct its name.")
     if str(path) in BASE or real_path(path) in BASE:
         raise errors.BadValue(
             "add_dir", f"{path}: the sandbox has a folder of its own there", hint="Name a folder inside of it."

@@ -25,7 +25,7 @@ def told(folders: Iterable[str]) -> Iterator[events.Notice]:
         if why := armed(folder):
             message = (
                 f"the agent made the repository {folder}, and git would start programs in there ({why}): "
-                "look at it before you use git in it"
+                "inspect it before you use git in it"
             )
             yield events.Notice(level="warning", code="git_planted", message=message)
 

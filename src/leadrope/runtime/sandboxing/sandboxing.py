@@ -230,7 +230,7 @@ def build(
         # Never fall back to no sandbox here: an agent could cause that by removing read permission from a folder.
         raise errors.BadDirectory(
             f"no sandbox can be built around {launch.cwd}: {error.filename or 'a folder'}: {error.strerror or error}",
-            hint="Look at the permissions of the workspace and of its extra folders.",
+            hint="Check the permissions of the workspace and of its extra folders.",
         ) from None
     told = tuple(
         events.Notice(
@@ -264,7 +264,7 @@ def _lacks(granted: SandboxRequest, targets: Targets, unmasked: tuple[str, ...])
     if lacks and (granted.must_hold or (granted.is_required and is_blocked)):
         raise errors.SandboxUnavailable(
             f"the sandbox cannot mask what the policy blocks or protects: {lacks}",
-            hint="Name such paths without wildcards and from the workspace on, or work in a smaller folder.",
+            hint="Write such paths without wildcards and relative to the workspace, or work in a smaller folder.",
         )
     return lacks
 

@@ -53,7 +53,7 @@ def _of_file(folder: Path, name: str, known: str) -> Iterator[str]:
         yield f"cannot be read: {error}"
         return
     if len(content) < _MOST_BYTES and not known.endswith(hashlib.sha256(content).hexdigest()):
-        yield "changed while it was read: look again"
+        yield "changed while it was being read: review it again"
         return
     if is_text:
         yield from _of_text(path, content)
