@@ -1,13 +1,13 @@
-"""Is this address public? The one answer for the host proxy, http steps and the gate.
+"""Decides whether an address is public, for the host proxy, http steps and the gate.
 
     why_not_public("169.254.169.254")    # "a cloud metadata service, which hands out credentials"
     why_not_public("0x7f.1")             # "an unusual spelling of 127.0.0.1"
-    why_not_public("example.com")        # None: not known to be private; its addresses are judged by resolve_public
+    why_not_public("example.com")        # None: not known to be private; resolve_public checks its addresses
     answer = await resolve_public("example.com", 443)
-    if isinstance(answer, Resolved): ...  # connect to answer.addresses, and to nothing else
+    if isinstance(answer, Resolved): ...  # connect only to answer.addresses
 
-Everything but `resolve_public` is pure. An address that is not known to be public counts as not public, and so does a
-host that two programs could read differently: `0177.0.0.1` is 127.0.0.1 to one and 177.0.0.1 to another.
+Everything but `resolve_public` is pure. An address that is not known to be public counts as not public. So does a host
+that two programs could parse differently: `0177.0.0.1` is 127.0.0.1 to one and 177.0.0.1 to another.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from leadrope.regex import regex
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""Takes a name and a port, returns addresses; raises OSError when there are none."""
+"""Takes a name and a port and returns addresses; raises OSError if there are none."""
 
 Kind = Literal["public", "private", "metadata", "never"]
-"""`private` may be opened by naming it, `metadata` only by naming that very address, `never` by nothing."""
+"""`private` may be allowed by name or range, `metadata` only by that exact address, `never` not at all."""
 _Row = tuple[str, str, Kind]
 
 RESOLVE_S = 15.0
 """How long `resolve_public` waits for a resolver."""
 
-# Names of this machine, of its neighbours or of a cloud's own services, whatever a resolver says about them. Every name
-# below one of these counts too.
+# Names of this machine, its neighbours or a cloud's own services, whatever a resolver returns for them. Subdomains of
+# these names count too.
 LOCAL_NAMES: tuple[str, ...] = (
     *("localhost", "localdomain", "local", "internal", "home.arpa", "broadcasthost"),
     *("ip6-localhost", "ip6-loopback", "ip6-localnet", "ip6-allnodes", "ip6-allrouters"),
@@ -64,7 +64,8 @@ _V4: tuple[_Row, ...] = (
     ("224.0.0.0/4", "a multicast address", "never"),
     ("240.0.0.0/4", "reserved", "never"),
 )
-# In order: the first range that contains the address counts. What is in none of them and not in 2000::/3 is reserved.
+# Order matters: the first range that contains the address wins. Addresses in none of these ranges and outside 2000::/3
+# are reserved.
 _V6: tuple[_Row, ...] = (
     ("::/128", "this host itself", "never"),
     ("::1/128", "this machine (loopback)", "private"),
@@ -91,47 +92,47 @@ _NUMBER = regex(r"[0-9]+|0x[0-9a-f]*")
 class Verdict(msgspec.Struct, frozen=True):
     kind: Kind
     what: str = ""
-    """What the address is, where it is not public; completes "X is …"."""
+    """What the address is, if it is not public; completes "X is …"."""
 
 
 class Host(msgspec.Struct, frozen=True):
-    """A host with exactly one reading."""
+    """A host that can be parsed in only one way."""
 
     name: str
-    """In lower case without a final dot, or the address in its shortest form."""
+    """In lower case without a trailing dot, or an address in its shortest form."""
     address: Address | None = None
 
 
 class BadHost(ValueError):
-    """The host has no reading, or more than one; the message completes "X is …"."""
+    """The host cannot be parsed, or can be parsed in more than one way; the message completes "X is …"."""
 
     def __init__(self, message: str, *, leads_home: bool = False) -> None:
         super().__init__(message)
         self.leads_home = leads_home
-        """It is (nearly) an address, so some programs would connect to something."""
+        """The host is (nearly) an address, so some programs would connect to something."""
 
 
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
-    """A public host. Connect to one of `addresses`: whoever resolves the name again may get another answer."""
+    """A public host. Connect only to `addresses`: resolving the name again may return others."""
 
     host: str
     addresses: tuple[str, ...]
 
 
 class NotPublic(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that must not be reached, and why, in a sentence without its full stop."""
+    """A host that must not be reached, with the reason as a sentence without its full stop."""
 
     host: str
     reason: str
     is_unresolved: bool = False
-    """The name leads nowhere at the moment; nothing is wrong with it otherwise."""
+    """The name does not resolve at the moment; nothing else is wrong with it."""
 
 
 def why_not_public(host: str) -> str | None:
-    """Why this host is not public; None where it is, or where only resolving its name can tell.
+    """Return why this host is not public, or None if it is public or only resolving its name can tell.
 
-    The reason completes "HOST is …". `host` is what stands between `//` and the port: an address in any spelling, with
-    or without brackets, or a name.
+    The reason completes "HOST is …". `host` is the part of a URL between `//` and the port: an address in any spelling,
+    with or without brackets, or a name.
 
     >>> why_not_public("[::ffff:10.0.0.1]")
     'a private network'
@@ -152,9 +153,9 @@ def why_not_public(host: str) -> str | None:
 async def resolve_public(
     host: str, port: int, *, resolver: Resolver | None = None, timeout_s: float = RESOLVE_S
 ) -> Resolved | NotPublic:
-    """Resolve a host once and judge every address it has; one that is not public refuses them all.
+    """Resolve a host once and check all its addresses; one that is not public rejects the host.
 
-    `resolver` is the system's unless given. An address is judged as it stands, and nobody is asked.
+    `resolver` defaults to the system's. A host that is already an address is checked without resolving it.
     """
     import asyncio  # noqa: PLC0415  # those who only judge spellings run no loop
 
@@ -187,7 +188,7 @@ async def resolve_public(
 
 
 def judge(address: Address) -> Verdict:
-    """Public, private, a cloud's credentials, or nothing that a request could go to."""
+    """Classify an address: public, private, a cloud metadata service, or never reachable."""
     inner = embedded(address)
     if inner in _metadata():
         return Verdict("metadata", "a cloud metadata service, which hands out credentials")
@@ -200,7 +201,7 @@ def judge(address: Address) -> Verdict:
 
 
 def embedded(address: Address) -> Address:
-    """The IPv4 address that an IPv6 one stands for, where it leads there and nowhere else."""
+    """Return the IPv4 address that an IPv6 address translates to, if it leads nowhere else."""
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped
@@ -214,12 +215,12 @@ def embedded(address: Address) -> Address:
 
 
 def is_local_name(name: str) -> bool:
-    """A name in lower case that leads to this machine, its network or a cloud's own service."""
+    """Return whether a name in lower case belongs to this machine, its network or a cloud's own service."""
     return any(name == local or name.endswith(f".{local}") for local in LOCAL_NAMES)
 
 
 def read_host(host: str) -> Host:
-    """The one reading of a host as it stands in a URL; raises BadHost where there is none, or more than one."""
+    """Parse a host as it appears in a URL; raises BadHost if it can be parsed in no way, or in more than one."""
     text = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if ":" in text:
         try:
@@ -234,7 +235,7 @@ def read_host(host: str) -> Host:
         raise BadHost("not an IPv6 address")
     name = text.lower().removesuffix(".")
     if not name.isascii():
-        raise BadHost("not plain ASCII")  # what other letters become is each resolver's choice
+        raise BadHost("not plain ASCII")  # each resolver treats other letters differently
     if _NUMBER.fullmatch(name.rpartition(".")[2]):
         try:
             four = ipaddress.IPv4Address(name)
@@ -247,7 +248,7 @@ def read_host(host: str) -> Host:
 
 
 def read_address(text: str) -> Address | None:
-    """An address as a resolver returns it; None for anything else, one with a zone (`fe80::1%eth0`) included."""
+    """Parse an address as a resolver returns it; None for anything else, including one with a zone (`fe80::1%eth0`)."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -258,7 +259,7 @@ def read_address(text: str) -> Address | None:
 
 
 def _odd(name: str) -> str:
-    """127.1, 0x7f.1 and 2130706433 are 127.0.0.1 to those who connect."""
+    """Detect unusual spellings: 127.1, 0x7f.1 and 2130706433 all connect to 127.0.0.1."""
     import socket  # noqa: PLC0415  # only for a host that is refused anyway
 
     try:

@@ -1,6 +1,6 @@
-"""Connections to a server: by name or to given addresses, plain or TLS, through a proxy where one is needed.
+"""Connections to a server: by name or to given addresses, plain or TLS, optionally through a proxy.
 
-Knows where, not what is said. A connection that cannot be made is told in words for the user.
+This module opens the connection and does not know the protocol on top. Connection errors are described for the user.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     import ssl
 
 MOST_ADDRESSES = 4
-"""Tried one after the other. A name with more of them has them for balance, not for reach."""
+"""Addresses tried, one after the other. A name with more of them has them for load balancing, not for reachability."""
 _NUMBERS = regex(r"\[Errno (\d+)\]")
-"""In asyncio's words for a name with several addresses, none of which could be connected to."""
+"""Error numbers in asyncio's message for a name with several addresses that all failed."""
 
 
 class Unreachable(Exception):
-    """No answer of the server, and why."""
+    """The server did not answer; the message says why."""
 
     is_connected = True
-    """There was a connection; else not even that."""
+    """Whether a connection was established at all."""
 
 
 class NotConnected(Unreachable):
@@ -40,12 +40,12 @@ class NotConnected(Unreachable):
 
 
 class _Reader(asyncio.StreamReader):
-    """Notices what a server says without having been asked: a `408` on an idle connection is not the next answer."""
+    """Counts bytes that the server sends unprompted: a `408` on an idle connection is not the next answer."""
 
     is_idle = False
     is_spoilt = False
     unread = 0
-    """Bytes that have come and that nobody has taken."""
+    """Bytes received and not yet read."""
 
     def feed_data(self, data: Iterable[SupportsIndex]) -> None:
         came = bytes(data)
@@ -69,7 +69,7 @@ class ServerConnection:
         self.reader = reader
         self.writer = writer
         self.is_reused = False
-        """It has served before, so the server may have closed it in the moment of sending."""
+        """The connection has been used before, so the server may have closed it just as we sent."""
 
     def abort(self) -> None:
         self.writer.transport.abort()
@@ -87,9 +87,9 @@ async def connect(
     tls: ssl.SSLContext | None = None,
     proxy: SplitResult | None = None,
 ) -> ServerConnection:
-    """A connection to `host`; to one of `addresses` and nothing else where they are given. The caller has the clock.
+    """Connect to `host`, or only to one of `addresses` if given. Timeouts are up to the caller.
 
-    `proxy` is an http:// proxy, for a TLS server. Raises NotConnected.
+    `proxy` is an http:// proxy for a TLS server. Raises NotConnected.
     """
     try:
         if proxy is not None and tls is not None:
@@ -135,7 +135,7 @@ async def _through(proxy: SplitResult, host: str, port: int, tls: ssl.SSLContext
 
 
 async def _open(where: str, port: int, tls: ssl.SSLContext | None = None, name: str = "") -> ServerConnection:
-    """As asyncio.open_connection does it, with a reader of our own."""
+    """Open a connection as asyncio.open_connection does, but with our own reader."""
     loop = asyncio.get_running_loop()
     reader = _Reader(limit=http1.HEAD_LIMIT)
     protocol = asyncio.StreamReaderProtocol(reader)
@@ -146,7 +146,9 @@ async def _open(where: str, port: int, tls: ssl.SSLContext | None = None, name: 
 
 @functools.lru_cache(maxsize=8)
 def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
-    """The system's authorities, and those in `ca_file`. Kept: loading them takes 20 ms, and all trust the same ones."""
+    """Return a TLS context that trusts the system's authorities and those in `ca_file`. Cached: loading them takes 20
+    ms.
+    """
     import ssl  # noqa: PLC0415  # only where the server speaks TLS
 
     context = ssl.create_default_context()
@@ -157,7 +159,7 @@ def tls_context(ca_file: str | None = None) -> ssl.SSLContext:
 
 
 def read_server(field: str, url: str, schemes: tuple[str, ...] = ("http", "https")) -> SplitResult:
-    """The address of a server or a proxy as it stands in a setting; raises BadValue for the field."""
+    """Parse the address of a server or a proxy from a setting; raises BadValue for the field."""
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
@@ -171,7 +173,7 @@ def read_server(field: str, url: str, schemes: tuple[str, ...] = ("http", "https
 
 
 def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
-    """The proxy that a corporate network's variables name for this address, as other programs read them."""
+    """Return the proxy that the usual environment variables (`HTTPS_PROXY`, ...) set for this address."""
     parts = urlsplit(url)
     if parts.scheme != "https":
         return None
@@ -185,7 +187,7 @@ def proxy_for(url: str, environ: Mapping[str, str]) -> str | None:
 
 
 def why(error: Exception) -> str:
-    """In the system's own words: asyncio's say `Connect call failed` and repeat the address."""
+    """Describe an error with the system's own message: asyncio's says `Connect call failed` and repeats the address."""
     if isinstance(error, socket.gaierror):
         return "unknown host" if error.errno == socket.EAI_NONAME else (error.strerror or "name not resolved").lower()
     if _is_of_tls(error):
@@ -198,7 +200,7 @@ def why(error: Exception) -> str:
 
 
 def error_number(error: Exception) -> int | None:
-    """The system's number of an error; of several addresses that were tried, that of the last one."""
+    """Return the system's error number; if several addresses were tried, that of the last one."""
     if not isinstance(error, OSError) or _is_of_tls(error) or isinstance(error, socket.gaierror):
         return None
     numbers = [error.errno] if error.errno is not None else [int(n) for n in _NUMBERS.findall(str(error))]
@@ -206,5 +208,5 @@ def error_number(error: Exception) -> int | None:
 
 
 def _is_of_tls(error: Exception) -> bool:
-    """ssl.SSLError: an OSError whose number is not the system's."""
+    """Return whether the error is an ssl.SSLError, an OSError whose number is not the system's."""
     return isinstance(error, OSError) and hasattr(error, "library")

@@ -1,8 +1,9 @@
-"""HTTP/1.1 for a proxy: heads parsed and written, bodies read piece by piece. Knows no API and no credential.
+"""HTTP/1.1 for a proxy: parses and writes heads, streams bodies. It handles no particular API and no credentials.
 
-Two readers that disagree about where a message ends can be made to see different requests, so what is ambiguous is
-refused: two lengths, a length beside chunks, a folded header, a name with a space. And what is passed on is framed
-anew from what was parsed: `end_to_end` drops every header that says where a message ends, `framing` writes them.
+Two parsers that disagree about where a message ends can be made to see different requests (request smuggling), so
+anything ambiguous is rejected: two lengths, a length beside chunks, a folded header, a name with a space. Messages that
+are passed on are framed anew from what was parsed: `end_to_end` drops every header that says where a message ends,
+`framing` writes new ones.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ import msgspec
 from leadrope.regex import regex
 
 HEAD_LIMIT = 64 * 1024
-"""The longest head; the agent's own is below 4 KiB. It also bounds what asyncio buffers, to twice this."""
+"""Maximum size of a head; the agent's own is below 4 KiB. It also bounds what asyncio buffers, to twice this."""
 PIECE = 64 * 1024
 _MOST_CHUNK = 1 << 40
 
 Headers = list[tuple[str, str]]
 
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# A line break or a NUL inside a value would end it early for somebody further on; so would the other control
-# characters, which some programs take for the end of a line.
+# A line break or a NUL inside a value would end it early for a program further along; so would the other control
+# characters, which some programs treat as the end of a line.
 _BAD_VALUE = regex(r"[\x00-\x08\x0a-\x1f\x7f]")
 _BAD_REQUEST_VALUE = regex(r"[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 _REQUEST = regex(r"([A-Z]{1,20}) ([!-~]{1,8000}) HTTP/1\.([01])")
@@ -34,7 +35,7 @@ _STATUS = regex(r"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([^\r\n]*))?")
 _LENGTH = regex(r"[0-9]{1,15}")
 _CHUNK_SIZE = regex(rb"([0-9A-Fa-f]{1,11})[ \t]*(;.*)?", re.DOTALL)
 
-# These belong to one connection and not to the message.
+# These belong to one connection, not to the message.
 HOP_BY_HOP = frozenset(
     {
         "connection",
@@ -48,21 +49,21 @@ HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
-# What a `Connection` header of a request may name. Not the two that say where the body ends: they are not the
-# client's to take away.
+# What a request's `Connection` header may name. The two headers that say where the body ends are missing: a client must
+# not remove them.
 _CONNECTION_OPTIONS = HOP_BY_HOP - {"transfer-encoding"} | {"close"}
 
 
 class BadHttp(Exception):
-    """The other side does not speak HTTP as we understand it; the connection is closed."""
+    """The peer sent HTTP that we do not accept; the connection is closed."""
 
 
 class Closed(Exception):
-    """The other side has closed the connection before the message was whole."""
+    """The peer closed the connection before the message was complete."""
 
 
 class BodyFraming(msgspec.Struct, frozen=True, kw_only=True):
-    """How the end of a body is found."""
+    """How the end of a body is determined."""
 
     kind: Literal["none", "length", "chunked", "until_close"]
     length: int = 0
@@ -108,16 +109,16 @@ def tokens(headers: Headers, name: str) -> set[str]:
 
 
 def end_to_end(headers: Headers, *names: str) -> Headers:
-    """The headers of the message itself: not those of one connection, not its framing, not the `names`.
+    """Return the headers of the message itself, without hop-by-hop headers, framing and the given `names`.
 
-    An underscore counts as a dash: many servers make the same variable of `Content_Length` and `Content-Length`.
+    An underscore counts as a dash: many servers map `Content_Length` and `Content-Length` to the same variable.
     """
     dropped = HOP_BY_HOP | tokens(headers, "connection") | {"content-length", *names}
     return [(key, value) for key, value in headers if key.lower().replace("_", "-") not in dropped]
 
 
 def framing(body: BodyFraming) -> Headers:
-    """The one header that says where this body ends. Send the content itself with `chunk` where it is chunked."""
+    """Return the one header that says where this body ends. Pass the content through `chunk` if it is chunked."""
     if body.kind == "chunked":
         return [("Transfer-Encoding", "chunked")]
     return [] if body.kind == "until_close" else [("Content-Length", str(body.length))]
@@ -154,7 +155,7 @@ def _is_chunked(headers: Headers, minor: int) -> bool:
 
 
 def _check_connection(headers: Headers) -> None:
-    """A header that is named here is dropped by everyone who passes the message on, whoever relies on it."""
+    """Check the `Connection` header: every proxy drops the headers it names, even ones that somebody relies on."""
     unknown = tokens(headers, "connection") - _CONNECTION_OPTIONS
     if unknown:
         raise BadHttp(f"Connection names {min(unknown)[:80]!r}, which is not a header of one connection only")
@@ -178,7 +179,7 @@ def parse_request(head: bytes) -> RequestHead:
 def parse_answer(head: bytes) -> AnswerHead:
     start, headers = _lines(head, _BAD_VALUE)
     match = _STATUS.fullmatch(start)
-    if match is None or match[2] == "101":  # nobody asked for another protocol
+    if match is None or match[2] == "101":  # no other protocol was requested
         raise BadHttp("not a status line")
     status, minor = int(match[2]), int(match[1])
     is_chunked, length = _is_chunked(headers, minor), _length(headers)
@@ -194,7 +195,7 @@ def parse_answer(head: bytes) -> AnswerHead:
 
 
 async def read_head(reader: asyncio.StreamReader) -> bytes | None:
-    """The next head, or None when the other side has closed the connection between two messages."""
+    """Read the next head; None if the peer closed the connection between two messages."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -219,7 +220,7 @@ def status_line(status: int, phrase: str = "") -> str:
 
 
 async def pieces(reader: asyncio.StreamReader, body: BodyFraming) -> AsyncGenerator[bytes, None]:
-    """The content of a body as it comes, without its framing; raises Closed if it is cut."""
+    """Yield the content of a body as it arrives, without its framing; raises Closed if it is cut off."""
     framing = Framing(body)
     while not framing.is_done:
         data = await reader.read(framing.wants)
@@ -230,26 +231,26 @@ async def pieces(reader: asyncio.StreamReader, body: BodyFraming) -> AsyncGenera
         for piece in framing.feed(data):
             yield piece
         if framing.extra:
-            raise BadHttp("more bytes than the body has")
+            raise BadHttp("more bytes than the body's length")
 
 
 class Framing:
-    """Finds the content and the end of a body in the bytes as they come."""
+    """Finds the content and the end of a body in incoming bytes."""
 
     def __init__(self, body: BodyFraming) -> None:
         self._kind = body.kind
         self._left = body.length
-        """Of the body, or of the chunk at hand with the line break after it."""
+        """Bytes left of the body, or of the current chunk with the line break after it."""
         self._line = b""
         self._state: Literal["size", "data", "trailer"] = "size"
         self._trailers = 0
         self.is_done = body.kind == "none"
         self.extra = 0
-        """Bytes at the end of what was fed that do not belong to this body."""
+        """Number of bytes at the end of the input that do not belong to this body."""
 
     @property
     def wants(self) -> int:
-        """How much may be read now: never a byte of the next message where that is known."""
+        """Return how many bytes may be read now: never a byte of the next message if that is known."""
         return min(PIECE, self._left) if self._kind == "length" else PIECE
 
     def feed(self, data: bytes) -> list[bytes]:

@@ -1,16 +1,16 @@
-"""One HTTP/1.1 request and its answer, which is read as it comes and no further than its reader wants.
+"""A small HTTP/1.1 client: one request and its answer, which is streamed and read only as far as the caller wants.
 
     request = OutgoingRequest(method="POST", target=read_url("https://example.com/v1"), headers=headers, body=body)
     async with exchange(request, proxy=proxy_for(url, environ), idle_s=120) as answer:
         if answer.status != 200:
-            told = await answer.read(64 * 1024)
+            body = await answer.read(64 * 1024)
         async for piece in answer.pieces(limit):
             ...
 
-Whatever leadrope itself requests goes through here: http steps, MCP over HTTP, webhooks, providers over HTTP. It can
-connect to the very addresses that were judged, and to nothing else, which no library lets one say. One request a
-connection; no redirects, cookies or retries, and no proxy but the one that is given. The clock of the whole exchange is
-its caller's; `idle_s` is the longest silence of the server, the time that it takes to receive the request included.
+All of leadrope's own requests go through here: http steps, MCP over HTTP, webhooks, providers over HTTP. It can connect
+to exactly the addresses that were checked, which no library offers. It sends one request per connection, with no
+redirects, cookies or retries, and uses no proxy except the one it is given. The caller sets the timeout for the whole
+exchange; `idle_s` limits how long the server may be silent, including the time it takes to receive the request.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ T = TypeVar("T")
 
 _MOST_INTERIM = 8
 _MOST_FRAMING = 8
-"""Bytes on the wire for one of content. One byte per chunk takes six; sizes with long words behind them never end."""
+"""Maximum bytes on the wire per byte of content. One byte per chunk takes six; chunk sizes with long extensions never
+end.
+"""
 _RESERVED = frozenset(
     {
         *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer"),
@@ -47,15 +49,15 @@ _HEADER_VALUE = regex(r"[\t\x20-\x7e\x80-\xff]*")
 
 
 class HttpFailed(Exception):
-    """There was no answer, or none that can be read; in words for the user."""
+    """There was no answer, or none that can be parsed; the message is for the user."""
 
 
 class BodyTooLarge(Exception):
-    """The body is longer than its reader takes; what came of it is gone."""
+    """The body is longer than the caller's limit; what was received is discarded."""
 
 
 class BadHeader(Exception):
-    """A header that must not be sent, and why."""
+    """A header that must not be sent; the message says why."""
 
 
 class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class OutgoingRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpAnswer:
-    """Its head is there; the body is on its way."""
+    """An answer whose head has arrived and whose body can be streamed."""
 
     def __init__(self, head: http1.AnswerHead, heard: _Listener, *, has_body: bool) -> None:
         self.status = head.status
@@ -82,7 +84,7 @@ class HttpAnswer:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     async def pieces(self, limit: int) -> AsyncIterator[bytes]:
-        """The content as it comes; asks for one byte more than the limit at the most, and raises TooLarge for it."""
+        """Yield the content as it arrives; reads at most one byte beyond the limit, and then raises BodyTooLarge."""
         if self._body.kind == "length" and self._body.length > limit:
             raise BodyTooLarge
         framing = http1.Framing(self._body)
@@ -107,7 +109,7 @@ class HttpAnswer:
                 yield piece
 
     async def read(self, limit: int) -> bytes:
-        """The whole body, unpacked if it came packed although nobody asked for that."""
+        """Read the whole body, decompressing it if the server compressed it unasked."""
         data = b"".join([piece async for piece in self.pieces(limit)])
         packing = self.headers.get("content-encoding", "identity").strip().lower()
         if packing == "identity" or not data:
@@ -115,7 +117,7 @@ class HttpAnswer:
         if packing not in ("gzip", "x-gzip", "deflate"):
             raise HttpFailed(f"the answer is packed with {packing}, which was not asked for")
         try:
-            # 47: zlib or gzip, told by its first bytes. Never more than the limit comes out, whatever went in.
+            # 47 detects zlib or gzip from the first bytes. The output never exceeds the limit, whatever the input.
             unpacked = zlib.decompressobj(47).decompress(data, limit + 1)
         except zlib.error:
             raise HttpFailed(f"the answer says that it is packed with {packing}, and is not") from None
@@ -125,7 +127,7 @@ class HttpAnswer:
 
 
 def check_header(name: str, value: str) -> tuple[str, str]:
-    """The header as it may be sent; raises BadHeader. What says where a message ends, or to whom it goes, is ours."""
+    """Return the header if it may be sent; raises BadHeader. Headers for framing and for the host are set here only."""
     if not _HEADER_NAME.fullmatch(name):
         raise BadHeader(f"{name!r} cannot be the name of a header")
     if name.lower() in _RESERVED:
@@ -136,7 +138,7 @@ def check_header(name: str, value: str) -> tuple[str, str]:
 
 
 class _Listener:
-    """Reads from a server, with a limit to its silence."""
+    """Reads from a server, limiting how long it may be silent."""
 
     def __init__(self, reader: asyncio.StreamReader, idle_s: float | None) -> None:
         self._reader = reader
@@ -146,7 +148,7 @@ class _Listener:
         return await self.until(self._reader.read(most))
 
     async def head(self) -> http1.AnswerHead:
-        """The final answer's head, after the interim ones."""
+        """Read the final answer's head, skipping interim ones."""
         for _ in range(_MOST_INTERIM):
             try:
                 raw = await self.until(http1.read_head(self._reader))
@@ -180,10 +182,11 @@ async def exchange(
     tls: ssl.SSLContext | None = None,
     idle_s: float | None = None,
 ) -> AsyncIterator[HttpAnswer]:
-    """The answer to `request`; raises HttpFailed. Leaving it closes the connection, whatever is still unread.
+    """Send `request` and yield its answer; raises HttpFailed. Leaving the block closes the connection, even if data is
+    unread.
 
-    `addresses`: those that may be connected to, the first that can be reached. Without them the system resolves the
-    name. `ca_file` adds an authority to the system's ones; `tls` replaces them all.
+    Connects only to `addresses` if given, to the first that can be reached; otherwise the system resolves the name.
+    `ca_file` adds an authority to the system's; `tls` replaces them all.
     """
     target = request.target
     if target.scheme == "https" and tls is None:
@@ -205,12 +208,12 @@ async def exchange(
         try:
             head = await heard.head()
         finally:
-            # An answer may come before the request is whole, and a broken sending is told by the reading.
+            # An answer may arrive before the request is sent completely; reading reports a failure to send.
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
         yield HttpAnswer(head, heard, has_body=request.method != "HEAD")
     finally:
-        # Not waited for: an end that nobody answers must not hold us.
+        # Not awaited: a shutdown that the server never answers must not block us.
         connection.abort()
 
 

@@ -1,4 +1,4 @@
-"""Names resolved by the system, without blocking the loop or its end."""
+"""Resolves names with the system's resolver, without blocking the event loop or its shutdown."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 
 async def ask_system(host: str, port: int) -> Sequence[str]:
-    """The host's addresses, each once; raises OSError when there are none.
+    """Return the host's addresses without duplicates; raises OSError if there are none.
 
-    In a thread that nobody waits for: a resolver can be silent for minutes, and a loop that closes waits for the
-    threads of its own pool.
+    Runs in a thread of its own that nothing joins: a resolver can hang for minutes, and a closing loop waits for the
+    threads of its default pool.
     """
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[list[str]] = loop.create_future()
@@ -34,7 +34,7 @@ async def ask_system(host: str, port: int) -> Sequence[str]:
             found = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
         except (OSError, UnicodeError) as wrong:
             error = wrong
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is waiting any more
             loop.call_soon_threadsafe(settle, found, error)
 
     threading.Thread(target=ask, name=f"leadrope resolves {host}", daemon=True).start()

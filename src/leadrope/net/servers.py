@@ -1,4 +1,4 @@
-"""The clients of an asyncio server: as many as it takes, and none of them left when it ends."""
+"""Tracks the clients of an asyncio server: limits their number, and closes all of them when the server ends."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 from leadrope.net import http1
 
 CLOSE_S = 5.0
-"""Newer Pythons wait for every connection to be gone. All were aborted before, which takes a turn of the loop; one that
-came in that very moment must not keep a run from ending."""
+"""Newer Pythons wait until every connection is gone. All are aborted before that, which takes one turn of the loop; a
+connection accepted at that very moment must not keep a run from ending.
+"""
 
 
 class Clients:
-    """Connections that are served at the same time. `is_open` is False from the end of the server on."""
+    """Concurrent connections of a server. `is_open` is False once the server is closing."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -26,7 +27,7 @@ class Clients:
         return len(self._tasks)
 
     async def serve(self, writer: asyncio.StreamWriter, work: Callable[[], Awaitable[None]]) -> None:
-        """One connection, in the task of its handler. It is closed after `work`, and cut where that fails."""
+        """Serve one connection in its handler's task. It is closed after `work`, and aborted if that fails."""
         task = asyncio.current_task()
         if task is None or not self.is_open or len(self._tasks) >= self._most:
             writer.transport.abort()
@@ -36,7 +37,7 @@ class Clients:
             await work()
             writer.close()
         except (ConnectionError, http1.Closed, http1.BadHttp, TimeoutError):
-            # Cut on one side, so it is cut on the other: an answer that lacks its end must not look whole.
+            # If one side is cut off, cut the other off too: a truncated answer must not look complete.
             writer.transport.abort()
         except asyncio.CancelledError:
             writer.transport.abort()  # only `close` cancels, and it waits for this task
@@ -44,7 +45,7 @@ class Clients:
             self._tasks.discard(task)
 
     async def close(self, server: asyncio.Server, socket_path: Path | None = None) -> None:
-        """Accept nobody any more, end every connection, and remove the socket."""
+        """Stop accepting, end every connection, and remove the socket."""
         self.is_open = False
         await stop_accepting(server)
         tasks = list(self._tasks)
@@ -59,7 +60,7 @@ class Clients:
 
 
 async def stop_accepting(server: asyncio.Server) -> None:
-    """Close the listening sockets; connections that were accepted before have their handlers afterwards.
+    """Close the listening sockets; handlers of connections accepted before have started when this returns.
 
     asyncio accepts a connection in one round of the loop and makes its transport in the next. A server that is closed
     between the two loses the socket, which then stays open until it is garbage-collected.

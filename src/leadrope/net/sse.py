@@ -1,9 +1,11 @@
-"""Server-sent events out of bytes that come in pieces. Pure.
+"""Incremental parser for server-sent events. Pure.
 
-stream = EventStream(most=16 * 1024 * 1024)
-async for piece in answer.pieces(limit):
-for event in stream.feed(piece):
-print(event.name, event.data)
+    stream = EventStream(most=16 * 1024 * 1024)
+    async for piece in answer.pieces(limit):
+        for event in stream.feed(piece):
+            print(event.name, event.data)
+
+An event of more than `most` bytes raises EventTooLarge.
 """
 
 from __future__ import annotations
@@ -12,27 +14,27 @@ from typing import NamedTuple
 
 
 class EventTooLarge(Exception):
-    """One event is longer than its reader takes."""
+    """An event exceeds the maximum size."""
 
 
 class ServerEvent(NamedTuple):
     name: str
-    """`message` where the server gives none."""
+    """`message` if the server gives none."""
     data: str
 
 
 class EventStream:
     def __init__(self, most: int) -> None:
-        """`most` is the number of bytes that one event may have."""
+        """`most` is the maximum size of one event, in bytes."""
         self._most = most
         self._rest: list[bytes] = []
         self._name = ""
         self._data: list[str] = []
         self._size = 0
-        """Of the event at hand, its unfinished line included."""
+        """Size of the current event, including its unfinished line."""
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """The events that are whole by now; raises EventTooLarge."""
+        """Feed data and return the events that are complete; raises EventTooLarge."""
         found: list[ServerEvent] = []
         first, *lines = data.split(b"\n")
         self._rest.append(first)

@@ -1,4 +1,4 @@
-"""Sockets in the file system, also where the path is longer than the kernel's address for one (107 bytes)."""
+"""Unix sockets whose path may exceed the kernel's limit (107 bytes)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LONGEST = 107
 
 
 def bound(path: Path) -> socket.socket:
-    """A stream socket at `path`, which must not exist, for `asyncio` to listen on; only its owner can connect."""
+    """Bind a stream socket to `path`, which must not exist, for `asyncio` to listen on; only its owner can connect."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.setblocking(False)

@@ -1,4 +1,4 @@
-"""Connections to one server, kept for the next request. Knows no credential and no request: those are the broker's."""
+"""Keeps connections to one server for reuse. Credentials and requests are handled by the broker."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     import ssl
 
 CONNECT_S = 15.0
-"""Name, connection and TLS together. The agent tries again by itself; a longer wait only hides what is wrong."""
+"""Timeout for resolving, connecting and TLS together. The agent retries by itself; a longer wait only hides the
+problem.
+"""
 _MOST_IDLE = 8
 
 
 class Upstream:
-    """One server. `take` a connection, `give` it back if it can serve again, `close` them all."""
+    """Connection pool for one server: `take` a connection, `give` it back if it can be reused, `close` them all."""
 
     def __init__(self, url: str, *, proxy: str | None = None, ca_file: str | None = None) -> None:
         """`proxy` is an http:// proxy for a TLS server; `ca_file` adds a network's own authority to the usual ones."""
@@ -32,10 +34,10 @@ class Upstream:
         self.base_path = parts.path.rstrip("/")
         name = f"[{self.host}]" if ":" in self.host else self.host
         self.authority = name if self.port == usual else f"{name}:{self.port}"
-        """For the Host header, and for people."""
+        """For the Host header and for messages."""
 
     def start(self) -> None:
-        """Read the authorities' certificates while the agent is starting: 30 ms that no request should wait for."""
+        """Load the authorities' certificates while the agent is starting: 30 ms that no request should wait for."""
         if self._is_tls and self._context is None:
             self._context = asyncio.ensure_future(asyncio.to_thread(tls_context, self._ca_file))
 
@@ -54,7 +56,7 @@ class Upstream:
             raise NotConnected(f"no answer within {CONNECT_S:g} s") from None
 
     def give(self, connection: ServerConnection) -> None:
-        """Only after a clean exchange. What the server said beyond its answer would be taken for the next one."""
+        """Put a connection back, only after a clean exchange: leftover data would be read as the next answer."""
         if connection.is_open and not connection.reader.unread and len(self._idle) < _MOST_IDLE:
             connection.reader.is_idle = True
             self._idle.append(connection)

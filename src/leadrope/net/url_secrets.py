@@ -1,4 +1,4 @@
-"""Does a URL carry a known secret out? Pure: the caller says which secrets there are."""
+"""Detects known secrets in URLs. Pure: the caller supplies the secrets."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _DECODINGS = 2
 
 
 def holds_secret(url: str, secrets: Iterable[str]) -> bool:
-    """Whether one of the secrets stands anywhere in the URL: as it is, or percent-encoded once or twice.
+    """Return whether the URL contains one of the secrets, verbatim or percent-encoded once or twice.
 
-    Upper and lower case count as the same, because a host name loses its case on the way. Secrets shorter than
-    `SHORTEST` characters are not looked for: they would match ordinary words. Other encodings (base64, hex, a secret
-    cut into pieces) are not found.
+    The comparison ignores case, because host names are lowercased in transit. Secrets shorter than `SHORTEST`
+    characters are ignored: they would match ordinary words. Other encodings (base64, hex, a secret cut into pieces) are
+    not found.
 
     >>> holds_secret("https://a.example/?q=p%2540ssw0rd", ["p@ssw0rd"])
     True

@@ -1,9 +1,10 @@
-"""Urls with exactly one reading: what is judged is what is connected to. Pure; resolves no name.
+"""Strict URL parsing: the host that is checked is the host that is connected to. Pure; resolves no name.
 
     target = read_url("https://example.com/data?x=1")
     follow(target, "/elsewhere")    # where a redirect leads
 
-Whoever reads a host differently from the system can be led into the own network, so what has two readings is refused.
+A program that parses a host differently from the system can be tricked into reaching the internal network, so ambiguous
+URLs are rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _VISIBLE = "".join(chr(code) for code in range(0x21, 0x7F))
 
 
 class BadUrl(Exception):
-    """The url cannot be used, whatever it leads to; `hint` says what to write."""
+    """The URL cannot be used at all; `hint` says what to write instead."""
 
     def __init__(self, message: str, hint: str = "Write https://host/path.") -> None:
         super().__init__(message)
@@ -29,7 +30,7 @@ class BadUrl(Exception):
 
 
 class Blocked(Exception):
-    """The url leads to a place that this request may not reach; `hint` says whether that can be changed."""
+    """The URL leads to a host that this request may not reach; `hint` says whether that can be changed."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -37,16 +38,16 @@ class Blocked(Exception):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """A url, read once: what is judged is what is connected to."""
+    """A parsed URL: the host that is checked is the host that is connected to."""
 
     scheme: Literal["http", "https"]
     host: str
-    """A name in lower case without a final dot, or an address in its shortest form."""
+    """A name in lower case without a trailing dot, or an address in its shortest form."""
     port: int
     path: str
-    """With the query; what stands in the request's first line."""
+    """Includes the query, as in the request line."""
     address: Address | None = None
-    """Of a host that is an address."""
+    """Set if the host is an address."""
 
     @property
     def authority(self) -> str:
@@ -59,12 +60,12 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shown(self) -> str:
-        """For messages: without the query, which often holds a key."""
+        """Return the URL for messages: without the query, which often contains a key."""
         return f"{self.scheme}://{self.authority}{self.path.partition('?')[0]}"
 
     @property
     def is_loopback(self) -> bool:
-        """By its name or address alone: no other machine needs to be asked for it."""
+        """Return whether the host is this machine, judging by its name or address alone, without resolving it."""
         if self.address is not None:
             return self.address.is_loopback
         return self.host == "localhost" or self.host.endswith(".localhost")
@@ -75,7 +76,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_url(url: str) -> Target:
-    """The parts of a url that has exactly one reading; raises BadUrl, or Blocked for an odd spelling of an address."""
+    """Parse a URL that can be read in only one way; raises BadUrl, or Blocked for an unusual spelling of an address."""
     if not url.strip():
         raise BadUrl("the url is empty")
     if re.search(r"[\x00-\x20\x7f\\]", url):
@@ -104,7 +105,7 @@ def read_url(url: str) -> Target:
 
 
 def follow(target: Target, location: str) -> Target:
-    """Where a redirect leads. The bytes came as latin-1; a server that means UTF-8 says so by sending it."""
+    """Resolve a redirect's location. It was decoded as latin-1; a server that means UTF-8 sends UTF-8 bytes."""
     try:
         text = location.encode("latin-1").decode("utf-8")
     except UnicodeError:

@@ -1,1 +1,1 @@
-"""Workflows: one model with two faces, Markdown and a canvas graph, and what may run next in it."""
+"""Workflows: one model with two formats, Markdown and a canvas graph, and the rules for what may run next."""

@@ -70,7 +70,7 @@ async def run_workflow(
     around = dict(os.environ if environ is None else environ)
     folder = Path.cwd() if workspace is None else Path(workspace)
     if not isinstance(workflow, Loaded):
-        # Files are read, perhaps many: the loop has other runs to look after.
+        # Reading files, perhaps many, must not block the loop that serves other runs.
         workflow = await asyncio.to_thread(load_workflow, workflow, workspace=folder, environ=around)
     values = workflow.inputs(inputs or {}, environ=around)
     async with started(service, workflow, values, workspace=folder, environ=around, **options) as execution:

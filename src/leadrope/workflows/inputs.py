@@ -1,4 +1,4 @@
-"""A workflow's inputs out of what a user gave: texts of a terminal, values of a program. Pure."""
+"""Resolves a workflow's inputs from command-line text or a program's values. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FALSE = ("false", "no", "off", "0")
 
 
 def read_words(words: Iterable[str]) -> dict[str, str]:
-    """`name=value` words, each name once."""
+    """Parse `name=value` words; each name may occur once."""
     found: dict[str, str] = {}
     for word in words:
         name, sign, value = word.partition("=")
@@ -38,10 +38,10 @@ def values_of(
     are_texts: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """Every input of the workflow with its value, or all that is wrong with what was given.
+    """Return every input of the workflow with its value; raises an error that lists all mistakes.
 
-    `are_texts`: they come from a command line, so `3` may be a number. `stdin` fills the input that takes it,
-    `environ` those that name a variable: it holds only what the user has allowed.
+    `are_texts`: the values come from a command line, so `3` may be a number. `stdin` fills the input that takes it,
+    `environ` those that name a variable; it contains only variables that the user allowed.
     """
     variables = environ or {}
     wrong: list[str] = []
@@ -93,7 +93,7 @@ def _hint(workflow: Workflow) -> str:
 
 
 def takes(inputs: Iterable[Input]) -> str:
-    """How inputs are written: `topic=… count=<integer>`."""
+    """Describe how to pass the inputs: `topic=… count=<integer>`."""
     return " ".join(f"{one.name}=" + ("…" if one.type == "any" else f"<{one.type}>") for one in inputs)
 
 

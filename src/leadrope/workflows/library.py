@@ -1,4 +1,4 @@
-"""Where workflows are: files of a project, and those saved under LEADROPE_HOME. Reads and checks, runs nothing."""
+"""Finds workflows in projects and under LEADROPE_HOME, reads and checks them. Runs nothing."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _NAME = regex(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
-    """A workflow that has passed its check."""
+    """A workflow that passed its check."""
 
     name: str
     file: str
-    """Its path; empty where it came from elsewhere."""
+    """Its path; empty if it did not come from a file."""
     text: str
     workflow: model.Workflow
     warnings: tuple[WorkflowProblem, ...] = ()
@@ -88,7 +88,7 @@ def folder_of(leadrope_home: Path) -> Path:
 
 
 def find(name: str, *, folder: Path, leadrope_home: Path) -> Path:
-    """A path, a name in the folder, or the name of a saved workflow; in this order."""
+    """Find a workflow: a path, a name in the folder, or the name of a saved workflow, in this order."""
     path = _as_path(name, folder)
     if path is not None:
         if _is_file(path):
@@ -108,7 +108,7 @@ def find(name: str, *, folder: Path, leadrope_home: Path) -> Path:
 
 
 def _resolved(path: Path, folder: Path) -> Path:
-    """Without links. A name inside of the folder means a file of it: an agent may have put a link to a key there."""
+    """Resolve links. A name inside the folder must stay inside it: an agent may have put a link to a key there."""
     real, root = Path(real_path(path)), Path(real_path(folder))
     if (path.is_relative_to(folder) or path.is_relative_to(root)) and not real.is_relative_to(root):
         raise errors.BadValue("workflow", f"{path} leads out of {folder} through a link", hint="Name the file itself.")
@@ -116,14 +116,14 @@ def _resolved(path: Path, folder: Path) -> Path:
 
 
 def _meant(name: str, *, folder: Path, leadrope_home: Path) -> str:
-    # Without folder and ending, which make all names alike.
+    # Without folder and suffix, which make all names similar.
     beside = {name_of(Path(one)): one for one in names_beside(name, folder=folder, leadrope_home=leadrope_home)}
     near = nearest(name_of(Path(name)), beside)
     return f"Did you mean {beside[near]}?" if near else "`leadrope flow list` shows what there is."
 
 
 def _as_path(name: str, folder: Path) -> Path | None:
-    """None for a plain name."""
+    """Return the name as a path; None for a plain name."""
     try:
         plain = Path(name).expanduser()
     except RuntimeError:
@@ -140,7 +140,7 @@ def _is_file(path: Path) -> bool:
 
 
 def names_beside(name: str, *, folder: Path, leadrope_home: Path, but: Path | None = None) -> list[str]:
-    """What could have been meant by a name that is not found, in the way that it is written."""
+    """Return the names that may have been meant by one that was not found, in the notation in which it was written."""
     try:
         path = _as_path(name, folder)
         if path is None:
@@ -148,16 +148,16 @@ def names_beside(name: str, *, folder: Path, leadrope_home: Path, but: Path | No
             return list(dict.fromkeys([name_of(path) for path in paths] + [one for one, _ in saved(leadrope_home)]))
         found = [one for one in _listed(path.parent) if one != but]
     except (errors.BadValue, errors.UnsafeFile, OSError):
-        return []  # a folder that may not be looked at has no names to offer
+        return []  # an unreadable folder has no names to suggest
     return [str(Path(name).parent / one.name) for one in found if markdown.is_workflow_file(one.name)]
 
 
 def load(path: Path, *, leadrope_home: Path | None = None, workspace: Path | None = None) -> Loaded:
-    """Read and checked; BadWorkflow with all problems where it has errors.
+    """Read and check a workflow; raises BadWorkflow with all problems if it has errors.
 
-    With `leadrope_home`, where saved ones are, the workflows that it calls are looked at too, and the saved agents that
-    it names: those of the user, and of the repository in `workspace` (default: the current directory). Files
-    that its steps name outside of `workspace` are errors, where it is given.
+    With `leadrope_home`, where saved workflows are, the workflows it calls are checked too, and so are the saved agents
+    it names: those of the user, and of the repository in `workspace` (default: the current directory). If `workspace`
+    is given, files that its steps name outside of it are errors.
     """
     text = text_of(path)
     document, problems = judged(path, leadrope_home=leadrope_home, text=text, workspace=workspace)
@@ -170,7 +170,7 @@ def load(path: Path, *, leadrope_home: Path | None = None, workspace: Path | Non
 def judged(
     path: Path, *, leadrope_home: Path | None, text: str | None = None, workspace: Path | None = None
 ) -> tuple[markdown.WorkflowDocument, tuple[WorkflowProblem, ...]]:
-    """As far as it can be read, with all that is wrong; with `leadrope_home` also in what it calls."""
+    """Read a workflow as far as possible and list its problems; with `leadrope_home`, those of called workflows too."""
     document = document_of(path, text)
     inner: Mapping[str, CalledWorkflow] | None = None
     if leadrope_home is not None and any(step.type == "workflow" for step in document.workflow.every_step):
@@ -188,19 +188,21 @@ def judged(
 
 
 def document_of(path: Path, text: str | None = None) -> markdown.WorkflowDocument:
-    """A file, with the texts of those beside it that its steps name; not checked."""
+    """Read a file and the texts of neighbouring files that its steps name; does not check it."""
     text = text_of(path) if text is None else text
     document = markdown.read(text, dialect=markdown.dialect_of(path.name))
     return beside.with_files(document, path.parent) if _may_name_files(path, text) else document
 
 
 def _may_name_files(path: Path, text: str) -> bool:
-    """Seen without reading it: steps name files by `prompt_file: x.md`, those of pflow by `prompt: ./x.md`."""
+    """Detect without parsing whether steps name files: by `prompt_file: x.md`, or by `prompt: ./x.md` in pflow's
+    dialect.
+    """
     return f"{model.FILE_SUFFIX}:" in text or (markdown.dialect_of(path.name) == "pflow" and "/" in text)
 
 
 def whole_text_of(path: Path) -> str | None:
-    """The text of a file as an execution keeps it; None where a file beside it that it needs cannot be read."""
+    """Return the text as an execution stores it; None if a file that it includes cannot be read."""
     text = text_of(path)
     if not _may_name_files(path, text):
         return text
@@ -212,7 +214,7 @@ def whole_text_of(path: Path) -> str | None:
 
 def text_of(path: Path) -> str:
     try:
-        # Looked at again: a folder above it may have become a link since it was found.
+        # Checked again: a parent folder may have become a link since it was found.
         with open_named(path, workspaces=_here()) as file:
             raw = file.read(4 * markdown.CHARS_LIMIT + 1)
         if len(raw) > 4 * markdown.CHARS_LIMIT:
@@ -229,7 +231,7 @@ def text_of(path: Path) -> str:
 def _here() -> tuple[Path, ...]:
     try:
         return (Path.cwd(),)
-    except OSError:  # it is gone
+    except OSError:  # the file is gone
         return ()
 
 
@@ -248,18 +250,18 @@ def _passed(
 
 
 def places_in(folder: Path) -> tuple[Path, ...]:
-    """Where a project's workflows are: in the folder itself, and in its `workflows`, `.leadrope` and `examples`."""
+    """Return where a project's workflows are: in the folder, and in its `workflows`, `.leadrope` and `examples`."""
     return (folder, folder / "workflows", folder / ".leadrope", folder / "examples")
 
 
 def files_in(folder: Path) -> Iterator[Path]:
-    """The workflows of a project."""
+    """Yield the workflow files of a project."""
     for place in places_in(folder):
         yield from (path for path in _listed(place) if markdown.is_workflow_file(path.name) and path.is_file())
 
 
 def _listed(folder: Path) -> list[Path]:
-    """By name; nothing where there is no such folder."""
+    """Return the entries by name; empty if there is no such folder."""
     try:
         place = Folder.open(folder)
     except (FileNotFoundError, NotADirectoryError):
@@ -274,7 +276,7 @@ def saved(leadrope_home: Path) -> list[tuple[str, Path]]:
 
 
 def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replace: bool = False) -> Path:
-    """Keep a copy under a name, from which it is run anywhere."""
+    """Save a copy under a name, from which it can be run anywhere."""
     name = name or loaded.name
     if not _NAME.fullmatch(name):
         raise errors.BadValue(
@@ -297,7 +299,7 @@ def save(loaded: Loaded, leadrope_home: Path, *, name: str | None = None, replac
 
 
 def saved_as(name: str, leadrope_home: Path) -> Path:
-    """The file of the workflow that is saved under this name."""
+    """Return the file of the workflow saved under this name."""
     known = dict(saved(leadrope_home))
     if name not in known:
         near = nearest(name, known)
@@ -307,7 +309,7 @@ def saved_as(name: str, leadrope_home: Path) -> Path:
 
 
 def callers_of(name: str, leadrope_home: Path) -> list[str]:
-    """Saved workflows with a step that calls this one."""
+    """Return the saved workflows with a step that calls this one."""
     from leadrope.workflows.check.subworkflow_check import literal_name  # noqa: PLC0415  # needed by few
 
     found = []
@@ -315,20 +317,20 @@ def callers_of(name: str, leadrope_home: Path) -> list[str]:
         try:
             steps = parsed(text_of(path), file=path.name).every_step
         except errors.BadValue:
-            continue  # what cannot be read calls nothing
+            continue  # an unreadable workflow calls nothing
         if other != name and any(literal_name(step) == name for step in steps):
             found.append(other)
     return found
 
 
 def delete(path: Path, leadrope_home: Path) -> None:
-    """Take a saved workflow away; executions keep their own copy of its text."""
+    """Delete a saved workflow; executions keep their own copy of its text."""
     with Folder.open(folder_of(leadrope_home)) as own:
         own.unlink(path.name, missing_ok=False)
 
 
 def _check_calls(loaded: Loaded, path: Path, leadrope_home: Path) -> None:
-    """The copy lies in another folder than the file: what it calls must be found from there as well."""
+    """Check that the workflows it calls are found from the copy's folder too, not only from the file's."""
     from leadrope.workflows.check.subworkflow_check import literal_name  # noqa: PLC0415  # needed by this alone
 
     for step in loaded.workflow.every_step:
@@ -353,5 +355,5 @@ def name_of(path: Path) -> str:
 
 
 def parsed(text: str, *, file: str = "") -> model.Workflow:
-    """As far as it can be read; not checked. The name of its file says which dialect it is written in."""
+    """Parse a workflow as far as possible, without checking it. The file name determines the dialect."""
     return markdown.read(text, dialect=markdown.dialect_of(file)).workflow

@@ -1,7 +1,7 @@
-"""The links between steps, said or understood: what each waits for and what it leads to. Pure; knows no outcomes.
+"""The links between steps, explicit or implied: what each waits for and leads to. Pure; independent of outcomes.
 
-Understood is that a step follows the one above it, except where that one says `next`, where it says `after` itself,
-where it is there for errors, and where it is one of several that a `next` leads to.
+A step implicitly follows the one above it, unless that one has `next`, the step itself has `after`, it handles errors,
+or it is one of several targets of a `next`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from leadrope.workflows.language import templates
 from leadrope.workflows.model import LITERAL, Dialect, Step, Workflow, each_of
 
 OWN_INPUTS = ("code", "workflow")
-"""Types whose `inputs` go to their own program; those of others, in pflow's files, are names for templates."""
+"""Types whose `inputs` go to their own program; in pflow's files, those of other types are names for templates."""
 
 Kind = Literal["order", "after", "next", "branch", "error", "data"]
 
@@ -28,7 +28,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     label: str | None = None
     """The branch."""
     is_optional: bool = False
-    """Of data: a template that has something else to fall back on."""
+    """For data links: the template has a fallback."""
 
 
 class Links(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,14 +37,14 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
     into: Mapping[str, tuple[Link, ...]]
     out_of: Mapping[str, tuple[Link, ...]]
     starts: frozenset[str]
-    """The first step, and those that say `after: []`."""
+    """The first step, and those with `after: []`."""
     sorted: tuple[str, ...]
-    """Each step behind all that lead to it; without those that wait for each other."""
+    """Topological order, without steps that wait for each other."""
     choices: Mapping[str, frozenset[str]] = {}
-    """Of each step that chooses, all that it can choose, also where nothing follows."""
+    """For each step that chooses, all possible choices, including those that nothing follows."""
 
     def descendants(self, name: str) -> frozenset[str]:
-        """The steps that come after it in any way."""
+        """Return all direct and indirect successors."""
         found: set[str] = set()
         todo = [name]
         while todo:
@@ -55,13 +55,13 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
         return frozenset(found - {name})
 
     def after_error(self, name: str) -> frozenset[str]:
-        """The step that handles its error, and those after that one that nothing else of it leads to."""
+        """Return the step's error handler and the steps reachable only through it."""
         handlers = {link.target for link in self.out_of.get(name, ()) if link.kind == "error"}
         others = {link.target for link in self.out_of.get(name, ()) if link.kind not in ("error", "data")}
         return frozenset(handlers | (self.led_to(handlers) - self.led_to(others)))
 
     def led_to(self, names: Iterable[str]) -> set[str]:
-        """These, and all that come after them by other ways than data."""
+        """Return these steps and all their successors, ignoring data links."""
         found: set[str] = set()
         todo = list(names)
         while todo:
@@ -72,22 +72,22 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
     def cycles(self) -> tuple[tuple[str, ...], ...]:
-        """Each knot of steps that wait for each other, as one way round in it."""
+        """Return one cycle for each group of steps that wait for each other."""
         return tuple(_way_round(knot, self.out_of) for knot in _knots(self.steps, self.out_of))
 
     def unreachable(self) -> tuple[str, ...]:
-        """Steps that no way leads to."""
+        """Return the steps that no path reaches."""
         reached = self.led_to(self.starts)
         return tuple(name for name in self.steps if name not in reached)
 
 
 def links_of(workflow: Workflow) -> Links:
-    """Of its own steps; those inside a group have links of their own (`links_between`)."""
+    """Return the links of the top-level steps; those inside a group have their own (`links_between`)."""
     return links_between(workflow.steps, workflow.dialect)
 
 
 def links_between(every: Sequence[Step], dialect: Dialect) -> Links:
-    """Links to steps that are not among them are left out; `check` tells of them."""
+    """Return the links between these steps; links to others are omitted, and `check` reports them."""
     steps = {step.id: step for step in every}
     found = [
         link
@@ -125,7 +125,7 @@ def _sorted(into: Mapping[str, list[Link]], out_of: Mapping[str, list[Link]]) ->
 
 
 def needs(step: Step) -> tuple[templates.Reference, ...]:
-    """Every name that the templates of a step use, and those of the steps inside it from outside of it."""
+    """Return every reference in a step's templates, and the references of nested steps to names outside of it."""
     found = templates.references(templated(step))
     if not step.steps:
         return found
@@ -135,7 +135,7 @@ def needs(step: Step) -> tuple[templates.Reference, ...]:
 
 
 def templated(step: Step) -> dict[str, Any]:
-    """The parts of a step that may hold templates, by the key they are written under."""
+    """Return the parts of a step that may contain templates, by key."""
     literal = LITERAL.get(step.type, ())
     values: dict[str, Any] = {name: value for name, value in step.parameters.items() if name not in literal}
     for key in ("when", "timeout", "budget"):
@@ -189,7 +189,7 @@ def _order(every: Sequence[Step], dialect: Dialect) -> Iterable[Link]:
 
 
 def _unchosen(chooser: Step, below: Step) -> Link:
-    """What follows code of a pflow file that has left `next` alone: its one declared step, or the one below it."""
+    """Return what follows pflow code that does not set `next`: its only declared step, or the one below it."""
     declared = chooser.next or ()
     target = declared[0] if len(declared) == 1 else below.id
     return Link(source=chooser.id, target=target, kind="branch", label=routing.DEFAULT)
@@ -209,7 +209,7 @@ def _data(steps: Iterable[Step]) -> Iterable[Link]:
 
 
 def scope_names(step: Step) -> tuple[str, ...]:
-    """The names that only this step's templates know."""
+    """Return the names that only this step's templates can use."""
     names: list[str] = []
     if step.batch is not None:
         names += [step.batch.as_, "__index__"]
@@ -219,13 +219,13 @@ def scope_names(step: Step) -> tuple[str, ...]:
 
 
 def named_inputs(step: Step) -> tuple[str, ...]:
-    """The names that a step of a pflow file gives to its own templates."""
+    """Return the names that a step of a pflow file defines for its own templates."""
     given = step.parameters.get("inputs")
     return tuple(given) if step.type not in OWN_INPUTS and isinstance(given, Mapping) else ()
 
 
 def _knots(steps: Iterable[str], out_of: Mapping[str, tuple[Link, ...]]) -> list[list[str]]:
-    """Tarjan's strongly connected components with more than one step, without recursion."""
+    """Return the strongly connected components with more than one step (Tarjan's algorithm, without recursion)."""
     number: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []

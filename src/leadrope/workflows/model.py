@@ -1,4 +1,4 @@
-"""One workflow as values: its inputs, steps, outputs and settings. Knows neither Markdown nor canvas."""
+"""A workflow as values: inputs, steps, outputs and settings. Independent of Markdown and canvas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType
 from leadrope.regex import regex
 
 ID = regex(r"[A-Za-z_][A-Za-z0-9_-]*")
-"""What a step, an input or an output may be called: the same as the first name of a template."""
+"""Allowed names of steps, inputs and outputs; the same as the first name of a template."""
 
 InputType = Literal["string", "integer", "number", "boolean", "array", "object", "any"]
 INPUT_TYPES: tuple[InputType, ...] = ("string", "integer", "number", "boolean", "array", "object", "any")
@@ -25,20 +25,20 @@ TYPE_WORDS: Mapping[str, InputType] = {
     "list": "array",
     "dict": "object",
 }
-"""The JSON names of types, and Python's for those who think in them."""
+"""JSON's type names, and Python's as aliases."""
 
 Dialect = Literal["flow", "pflow"]
-"""Whose words a file is written in: leadrope's, or those of pflow 0.16, which differ in some of their meanings."""
+"""The language of a file: leadrope's, or that of pflow 0.16, in which some words have another meaning."""
 
 STEP_KEYS = (
     *("type", "after", "next", "on_error", "when", "batch", "loop", "retry"),
     *("timeout", "cache", "approval", "budget", "policy"),
 )
-"""What every step may say. All other keys of a step are parameters of its type."""
+"""Keys available in every step. All other keys are parameters of its type."""
 
 
 LITERAL: Mapping[str, tuple[str, ...]] = {"code": ("code",)}
-"""Parameters in which `${` is not a template, by the type of step: a program's own text is never put together."""
+"""Parameters in which `${` is not a template, by step type: program text is never assembled from values."""
 
 
 FILE_SUFFIX = "_file"
@@ -49,23 +49,23 @@ FILLED_FROM: Mapping[str, str] = {
     "code": "code",
     "shell": "command",
 }
-"""The parameter whose text can come from a file beside the workflow, named by `PARAMETER_file`, by the type of step."""
+"""The parameter whose text can come from a neighbouring file, named by `PARAMETER_file`, by step type."""
 
 
 SECRET = "secret"  # noqa: S105  # the word
-"""`${secret.NAME}` is a variable that the user lets a workflow use; no file, journal or log holds its value."""
+"""`${secret.NAME}` refers to a variable that the user lets a workflow use; its value is never stored or logged."""
 
 BATCH_ITEM_KEYS = ("item", "index", "error")
-"""Of each result of a batch: what it was given, where it stands, and why it failed."""
+"""Keys added to each result of a batch: the item, its position, and why it failed."""
 
 DEPTH_MOST = 10
-"""Workflows inside workflows, with the outermost."""
+"""Maximum nesting of workflows, including the outermost."""
 
 
 GROUP = "group"
-"""The type of a step that has steps of its own."""
+"""The type of a step that contains steps."""
 GROUPS_MOST = 3
-"""Groups inside each other: Markdown has six levels of headings, and a step begins at the third."""
+"""Maximum nesting of groups: Markdown has six heading levels, and steps start at the third."""
 
 TURNS_MOST = 1000
 WAIT_MOST_S = 86_400
@@ -82,31 +82,32 @@ class Input(_Part, frozen=True, kw_only=True):
     default: Any | UnsetType = UNSET
     description: str = ""
     stdin: bool = False
-    """Filled from standard input where that is a pipe."""
+    """Filled from standard input if that is a pipe."""
     env: str = ""
-    """A variable of the environment that fills it where it is not given, once the user has allowed that."""
+    """An environment variable that fills the input if it is not given, once the user has allowed that."""
 
 
 class Output(_Part, frozen=True, kw_only=True):
     name: str
     source: Any = None
-    """A template as a rule: `${review.result.issues}`."""
+    """Usually a template: `${review.result.issues}`."""
     type: InputType = "any"
-    """What readers may expect; it is not checked."""
+    """For readers; it is not checked."""
     stdout: bool = False
-    """Its value alone goes to standard output."""
+    """Only its value is written to standard output."""
     description: str = ""
 
 
 class Retry(_Part, frozen=True, kw_only=True):
     max: Annotated[int, Meta(ge=1, le=10)] = 2
-    """Attempts in all, the first among them."""
+    """Total attempts, including the first."""
     wait: Annotated[float, Meta(ge=0, le=60)] = 1.0
-    """Seconds before the next attempt; the first of a growing row where `backoff` is exponential."""
+    """Seconds before the next attempt; grows with each attempt if `backoff` is exponential."""
     backoff: Literal["fixed", "exponential"] = "fixed"
     retry_on: tuple[Literal["exit_code"] | Annotated[int, Meta(ge=1, le=255)], ...] = ()
-    """What is tried again beside errors that can heal by themselves: every exit code of a command and exception of
-    code, or certain exit codes."""
+    """What is retried besides transient errors: every exit code of a command and exception of code, or certain exit
+    codes.
+    """
 
 
 class Batch(_Part, frozen=True, kw_only=True):
@@ -116,7 +117,7 @@ class Batch(_Part, frozen=True, kw_only=True):
     as_: Annotated[str, Meta(pattern="^[A-Za-z_][A-Za-z0-9_-]*$")] = msgspec.field(default="item", name="as")
     max_concurrent: Annotated[int, Meta(ge=1, le=100)] | None = None
     parallel: bool | None = None
-    """false: one at a time, whatever else is said. true: ten at once where `max_concurrent` is not said."""
+    """false: one at a time, regardless of `max_concurrent`. true: ten at once unless `max_concurrent` is set."""
     error_handling: Literal["fail_fast", "continue"] = "fail_fast"
 
     @property
@@ -132,13 +133,13 @@ class Loop(_Part, frozen=True, kw_only=True):
     while_: Any = msgspec.field(default=None, name="while")
     until: Any = None
     carry: dict[str, Any] = {}
-    """Names for the next turn, with templates over the outputs of the one before. In the first they are missing."""
+    """Names for the next turn, with templates over the previous turn's outputs. The first turn does not have them."""
     max_iterations: Annotated[int, Meta(ge=1, le=TURNS_MOST)] | str = 10
-    """Turns, or a template."""
+    """Maximum turns, or a template."""
     wait: Annotated[float, Meta(ge=0, le=WAIT_MOST_S)] | str = 0
     """Seconds between two turns, or a template."""
     max_seconds: Annotated[float, Meta(gt=0)] | str | None = None
-    """For all turns and the pauses between them; no turn begins after that."""
+    """Limit for all turns and the pauses between them; no turn starts after that."""
 
 
 class Step(_Part, frozen=True, kw_only=True):
@@ -147,14 +148,14 @@ class Step(_Part, frozen=True, kw_only=True):
     description: str = ""
     parameters: dict[str, Any] = {}
     after: tuple[str, ...] | None = None
-    """Starts when these are done. None: after the step above it; empty: at once."""
+    """Starts when these are done. None: after the step above; empty: at once."""
     next: tuple[str, ...] | None = None
     """None: the step below; empty: nothing."""
     branches: dict[str, tuple[str, ...]] | None = None
-    """What comes next by the branch that the step chooses; written as a mapping under `next`."""
+    """The next steps by the branch that the step chooses; written as a mapping under `next`."""
     on_error: str | None = None
     when: Any = None
-    """Skipped, without stopping those after it, where this is false."""
+    """If false, the step is skipped, and the steps after it continue."""
     batch: Batch | None = None
     loop: Loop | None = None
     retry: Retry | None = None
@@ -162,30 +163,30 @@ class Step(_Part, frozen=True, kw_only=True):
     """Seconds, or a template."""
     cache: bool | None = None
     approval: bool = False
-    """A person must say yes before it starts; written `approval: required`."""
+    """A person must approve before it starts; written `approval: required`."""
     budget: Annotated[float, Meta(gt=0)] | str | None = None
     """US dollars, or a template."""
     policy: dict[str, Any] | None = None
     """Rules for this step; they can only tighten."""
     steps: tuple[Step, ...] = ()
-    """Of a group: its own steps, which have names that no other step of the file has."""
+    """The steps of a group; their names are unique in the file."""
 
 
 class WorkflowSettings(_Part, frozen=True, kw_only=True):
     policy: dict[str, Any] | None = None
     budget: Annotated[float, Meta(gt=0)] | None = None
     concurrency: Annotated[int, Meta(ge=1, le=100)] | None = None
-    """Steps at once."""
+    """Maximum steps at once."""
     max_seconds: Annotated[float, Meta(gt=0)] | None = None
-    """For the whole execution, without the time in which people are asked."""
+    """For the whole execution, without the time spent waiting for people."""
     max_iterations: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
-    """Turns of all loops together, with those of workflows inside."""
+    """Total turns of all loops, including those of nested workflows."""
     layout: dict[str, tuple[float, float]] = {}
-    """Where steps stand on the canvas, x and y."""
+    """Positions of steps on the canvas, x and y."""
     folders: tuple[str, ...] = ()
-    """Folders beside the workspace that its commands need: `~/site`, or `~/notes:ro` to read only. The user decides."""
+    """Folders outside the workspace that its commands need: `~/site`, or `~/notes:ro` (read-only). The user decides."""
     env: tuple[str, ...] = ()
-    """Variables of the environment that its commands need. The user decides."""
+    """Environment variables that its commands need. The user decides."""
 
 
 SectionName = Literal["inputs", "steps", "outputs", "settings"]
@@ -207,21 +208,21 @@ class Workflow(_Part, frozen=True, kw_only=True):
     outputs: tuple[Output, ...] = ()
     settings: WorkflowSettings = WorkflowSettings()
     section_prose: dict[SectionName, str] = {}
-    """Text that stands below a section's heading, before its first entry."""
+    """Text below a section's heading, before its first entry."""
     notes: tuple[Note, ...] = ()
-    """Sections that only explain; written at the end of the file."""
+    """Explanatory sections; written at the end of the file."""
     frontmatter: str = ""
-    """What stands between two lines `---` at the top of a file. It is kept and means nothing here."""
+    """The text between two `---` lines at the top of a file. It is kept but has no meaning."""
     dialect: Dialect = "flow"
 
     @property
     def every_step(self) -> tuple[Step, ...]:
-        """Those inside groups too, in the order of the file."""
+        """Yield every step, including those in groups, in the order of the file."""
         return tuple(each_of(self.steps))
 
     @property
     def levels(self) -> tuple[tuple[Step, ...], ...]:
-        """The steps of the file, and those of each group: only steps of one level follow each other."""
+        """Return the top-level steps and those of each group; steps only follow steps of their own level."""
         return (self.steps, *(step.steps for step in self.every_step if step.steps))
 
     def step(self, name: str) -> Step:
@@ -232,17 +233,17 @@ class Workflow(_Part, frozen=True, kw_only=True):
 
 
 NOTES = "notes"
-"""The section that only explains."""
+"""The explanatory section."""
 
 
 def is_note(title: str, dialect: Dialect) -> bool:
-    """Whether a section with this title only explains. pflow leaves every section aside that it does not know."""
+    """Return whether a section only explains. pflow ignores every section that it does not know."""
     name = title.strip().lower()
     return name == NOTES if dialect == "flow" else name not in SECTIONS
 
 
 def filled_from_files(kind: str, dialect: Dialect) -> tuple[str, ...]:
-    """The parameters of a type of step that can come from files. pflow knows files with schemas as well."""
+    """Return the parameters of a step type that can come from files. pflow also accepts files for schemas."""
     name = FILLED_FROM.get(kind)
     if name is None:
         return ()
@@ -250,20 +251,20 @@ def filled_from_files(kind: str, dialect: Dialect) -> tuple[str, ...]:
 
 
 def each_of(steps: Iterable[Step]) -> Iterator[Step]:
-    """Every step, and after each group those inside it."""
+    """Yield every step, each group followed by the steps inside it."""
     for step in steps:
         yield step
         yield from each_of(step.steps)
 
 
 def attribute(key: str) -> str | None:
-    """The name of what every step may say, if `key` is one of its spellings (`on-error`, `on_error`)."""
+    """Return the attribute of a key available in every step, in any spelling (`on-error`, `on_error`), or None."""
     name = key.replace("-", "_")
     return name if name in STEP_KEYS else None
 
 
 def texts_in(value: Any) -> Iterator[str]:
-    """Every text in a value, keys left aside."""
+    """Yield every text in a value, except keys."""
     match value:
         case str():
             yield value
@@ -276,6 +277,6 @@ def texts_in(value: Any) -> Iterator[str]:
 
 
 def tidied(prose: str) -> str:
-    """Prose as a file keeps it: without spaces at line ends, or empty lines around it."""
+    """Normalize prose as stored in a file: no trailing spaces, no surrounding empty lines."""
     lines = [line.rstrip() for line in re.split(r"\r\n|\r|\n", prose)]
     return "\n".join(lines).strip("\n")

@@ -1,4 +1,4 @@
-"""What is wrong with a workflow: each finding with its place, what was found and what would do. Knows no format."""
+"""Problems of a workflow, each with position, what was found and what would be valid. Independent of formats."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from leadrope.core.text import yaml_values
 from leadrope.spelling import close_matches
 
 LISTED = 24
-"""Names that a message lists. More is no help to a reader; the problem itself keeps them all."""
+"""Maximum names listed in a message. More does not help a reader; the problem itself has all of them."""
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """Where something stands in its file, both counted from 1."""
+    """A position in a file, both counted from 1."""
 
     line: int
     column: int = 1
     next_column: int | None = None
-    """Set where the value's text stands in the file as it is: the column at which its further lines begin."""
+    """Set if the value's text is written verbatim in the file: the column at which its further lines begin."""
     quotes: int = 0
-    """1 where a quote stands here, and the text behind it."""
+    """1 if a quote is here, followed by the text."""
 
     def at(self, text: str, offset: int) -> Position:
-        """The place of a character of `text`, which begins here."""
+        """Return the position of a character in `text`, which begins here."""
         if self.next_column is None:
             return Position(line=self.line, column=self.column)
         before = text[:offset]
@@ -38,23 +38,23 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 Path = tuple[str, ...]
 Places = Mapping[Path, Position]
-"""Places by what stands there: ("steps", "review", "prompt"). A path that is missing has the place of its parent."""
+"""Positions by path: ("steps", "review", "prompt"). A missing path has the position of its parent."""
 
 KEY = yaml_values.KEY
-"""Behind a path: the place of the key itself, where the path alone is the place of its value."""
+"""Appended to a path: the position of the key itself; the path alone is the position of its value."""
 
 UNKNOWN = Position(line=0, column=0)
 
 
 class WorkflowProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One error or warning of a workflow; its text says where it is, what is wrong and what to write."""
+    """An error or warning in a workflow; its text says where it is, what is wrong and how to fix it."""
 
     kind: str
-    """A stable word for programs: unknown_parameter, cycle, yaml, …"""
+    """A stable identifier: unknown_parameter, cycle, yaml, …"""
     message: str
     severity: Literal["error", "warning"] = "error"
     line: int = 0
-    """0 where the workflow came from no file."""
+    """0 if the workflow did not come from a file."""
     column: int = 0
     path: Path = ()
     found: str | None = None
@@ -75,7 +75,7 @@ class WorkflowProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class BadWorkflow(errors.RequestError):
-    """Carries all problems of a workflow, also its warnings."""
+    """Carries all problems of a workflow, including warnings."""
 
     kind = "bad_workflow"
 
@@ -87,7 +87,7 @@ class BadWorkflow(errors.RequestError):
 
 
 class Findings:
-    """Collects problems, each once."""
+    """Collects problems without duplicates."""
 
     def __init__(self, places: Places | None = None) -> None:
         self._places = {} if places is None else places
@@ -134,7 +134,7 @@ class Findings:
 
 
 def nearest(word: str, available: Iterable[str]) -> str | None:
-    """The name that was probably meant, or None."""
+    """Return the name that was probably meant, or None."""
     names = list(available)
     folded = {_folded(name): name for name in reversed(names)}
     close = close_matches(_folded(word), list(folded), n=1, cutoff=0.6)
@@ -142,5 +142,5 @@ def nearest(word: str, available: Iterable[str]) -> str | None:
 
 
 def _folded(word: str) -> str:
-    # Long texts stand in the place of a name only by mistake, and difflib is not linear.
+    # Long texts are used as names only by mistake, and difflib is not linear.
     return word[:100].lower().replace("-", "_")

@@ -1,4 +1,4 @@
-"""What an execution of a workflow came to: a value that the store, the terminal and a page share."""
+"""The result of a workflow's execution, shared by the store, the terminal and the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StepError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
     hint: str | None = None
     code: int | None = None
-    """The exit code that the author of the workflow has chosen."""
+    """The exit code chosen by the workflow's author."""
 
 
 class StepReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,25 +32,25 @@ class StepReport(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     tokens: int = 0
     attempts: int = 1
-    """Of all its units together, the most that one took."""
+    """The highest number of attempts of any of its units."""
     units: int = 1
-    """Items of a batch, turns of a loop."""
+    """Number of batch items or loop turns."""
     warnings: tuple[Caution, ...] = ()
     error: StepError | None = None
     is_handled: bool = False
-    """It failed, and its `on-error` took over."""
+    """It failed, and its `on-error` handler took over."""
     is_cached: bool = False
-    """Its outputs were taken from the cache, of all its items and turns: they tell of an earlier execution."""
+    """All its outputs were taken from the cache: they describe an earlier execution."""
     run_ids: tuple[str, ...] = ()
 
 
 class PendingApproval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person is asked before it continues."""
+    """A question that must be answered before the execution continues."""
 
     id: str
     kind: ApprovalKind
     execution_id: str
-    """The execution that asks: this one, or one that it has called."""
+    """The execution that asks: this one, or one that it called."""
     step: str
     iteration: int = 0
     item: int | None = None
@@ -60,7 +60,7 @@ class PendingApproval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     choices: tuple[str, ...] = ()
     fields: tuple[FormField, ...] = ()
     needed: tuple[str, ...] = ()
-    """Of its fields: those that must be filled in."""
+    """Names of the required fields."""
     reason: str = ""
     rule: str = ""
     layer: str = ""
@@ -68,7 +68,7 @@ class PendingApproval(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 def pending_of(approval: Approval) -> PendingApproval:
-    """As it is stored: without the secrets that were asked about."""
+    """Convert a stored approval, which contains no secrets."""
     asked = msgspec.json.decode(approval.asked, type=StepRequest)
     return PendingApproval(
         id=approval.id,
@@ -91,7 +91,7 @@ def pending_of(approval: Approval) -> PendingApproval:
 
 
 def answer_command(asked: PendingApproval) -> str:
-    """How it is answered from a terminal."""
+    """Return the command that answers it from a terminal."""
     choice = f" --choose {shlex.quote(asked.choices[0])}" if asked.choices else ""
     if asked.needed:
         given = " ".join(f"{name}=…" for name in asked.needed)
@@ -102,7 +102,7 @@ def answer_command(asked: PendingApproval) -> str:
 
 
 class LastStep(msgspec.Struct, frozen=True, kw_only=True):
-    """What the last step gave; null if all that it gives is a side effect."""
+    """The output of the last step; null if it only has side effects."""
 
     step: str
     result: Any = None
@@ -114,13 +114,13 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
     outcome: ExecutionOutcome
     outputs: dict[str, Any] = {}
     missing_outputs: tuple[str, ...] = ()
-    """Declared, and without a value: their step failed or did not run, or has no such value."""
+    """Declared outputs without a value: their step failed, did not run, or has no such value."""
     missing_reasons: dict[str, str] = {}
-    """Why, for each of them."""
+    """The reason for each of them."""
     stdout: str = ""
-    """The output whose value alone goes to standard output, where one says so."""
+    """The output that alone is printed to standard output, if one is declared so."""
     last: LastStep | None = None
-    """Only of a workflow that declares no outputs, and did not fail."""
+    """Only for a workflow that declares no outputs and did not fail."""
     steps: tuple[StepReport, ...] = ()
     cost_usd: float = 0.0
     """An estimate at list prices."""
@@ -128,11 +128,11 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float = 0.0
     approvals: tuple[PendingApproval, ...] = ()
     reason: str = ""
-    """Of a stop."""
+    """Why it was stopped."""
     notices: tuple[Caution, ...] = ()
     """What the sandbox reported, besides the warnings of steps."""
     error: StepError | None = None
-    """Why it could not be started, or was lost; errors of steps are theirs."""
+    """Why it could not be started, or was lost; steps have their own errors."""
 
     @property
     def ok(self) -> bool:
@@ -144,11 +144,11 @@ class ExecutionResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def failures(self) -> tuple[StepReport, ...]:
-        """Steps that failed, and nothing took over."""
+        """Return the steps that failed without a handler."""
         return tuple(step for step in self.steps if step.state == "failed" and not step.is_handled)
 
     @property
     def code(self) -> int | None:
-        """The exit code that a `fail` step has chosen; of several, the first in the file."""
+        """Return the exit code chosen by a `fail` step; of several, the first in the file."""
         chosen = (step.error.code for step in self.failures if step.error is not None)
         return next((code for code in chosen if code is not None), None)

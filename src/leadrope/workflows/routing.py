@@ -1,4 +1,4 @@
-"""Code steps that choose what follows by setting the variable `next`: the ways that they have. Pure; runs no code."""
+"""Analyses code steps that choose the next step by setting the variable `next`. Pure; runs no code."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from leadrope.workflows.check.code_routes import Routes
 
 END = "end"
-"""What code sets `next` to so that nothing follows."""
+"""The value of `next` after which nothing follows."""
 DEFAULT = "default"
-"""In pflow's files: the way of code that has left `next` alone."""
+"""In pflow's files: the branch of code that does not set `next`."""
 _MAY_SET = regex(r"\bnext\b(?!\s*\()")
 
 
 def routes_in(parameters: Mapping[str, Any]) -> Routes | None:
-    """What the code of a step sets `next` to; None where it does not."""
+    """Return the values that a step's code assigns to `next`; None if it assigns none."""
     code = parameters.get("code")
     return _routes(code) if isinstance(code, str) and _MAY_SET.search(code) else None
 
@@ -32,14 +32,14 @@ def _routes(code: str) -> Routes | None:
     try:
         return code_routes.routes(code)
     except (SyntaxError, ValueError, RecursionError):
-        return None  # told as what it is: no Python
+        return None  # reported as a syntax error elsewhere
 
 
 def ways(step: Step, dialect: Dialect) -> Mapping[str, tuple[str, ...]] | None:
-    """By what a step can choose, the steps that follow; None for one that chooses nothing.
+    """Return the following steps by branch; None for a step that chooses nothing.
 
-    In leadrope's files a code step declares its ways under `next`, as a map or as a list of steps. In pflow's the names
-    in the code are ways too.
+    In leadrope's files a code step declares its branches under `next`, as a map or as a list of steps. In pflow's, the
+    names in the code count as branches too.
     """
     found = routes_in(step.parameters) if step.type == "code" else None
     if found is None:

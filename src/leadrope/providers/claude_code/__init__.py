@@ -1,1 +1,1 @@
-"""Claude Code: where its binary is, how it is called, what its lines mean."""
+"""The Claude Code provider: finding the binary, calling it, and decoding its output."""

@@ -1,7 +1,7 @@
-"""A name for whoever pays for a run, which can be stored: one name per credential or login, and never the credential.
+"""Derives a name for the account that pays for a run: one name per credential or login, safe to store.
 
-A token or a key is known by its digest, wherever it was found. A login is known by the account that the agent's own
-settings name, because its token changes within hours; where they name none, by its place.
+A token or a key is identified by its digest, wherever it was found. A login is identified by the account in the agent's
+own settings, because its token changes within hours; if they name none, by its location.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Settings(msgspec.Struct, frozen=True):
 
 
 def name(request: RunRequest, environ: Mapping[str, str], settings: Mapping[str, str]) -> str:
-    """The account of the credential that a start would find now; `settings` is leadrope's own .env."""
+    """Return the account of the credential that a start would use now; `settings` is leadrope's own .env."""
     home = Path(environ.get("HOME") or Path.home())
     found = credentials.find(
         environ,
@@ -42,7 +42,7 @@ def name(request: RunRequest, environ: Mapping[str, str], settings: Mapping[str,
         return digest(found.secret.reveal())
     if request.billing == "api_key":
         return "api_key"
-    # The same login pays, whether or not a key might have.
+    # The same login pays, whether or not a key might have been used.
     account = _of_login(environ, home)
     return f"login-{digest(account)}" if account else "subscription"
 

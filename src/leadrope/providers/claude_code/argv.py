@@ -1,6 +1,6 @@
-"""The command line of one run, as a value: which flags, and which texts must go into private files.
+"""Builds the command line of one run: its flags, and the texts that must go into private files.
 
-Pure: writes nothing, starts nothing, and never holds the prompt, which goes over stdin.
+Pure: writes nothing, starts nothing, and never contains the prompt, which is sent over stdin.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from leadrope.core.tools import BASELINE_TOOLS, DEFAULT_TOOLS
 from leadrope.providers.base import LaunchFile
 
 INLINE_BYTES = 32 * 1024
-"""A longer text goes through a file. Larger values come near the kernel's 128 KiB for one argument, and several
-of them near the limit for all; a smaller one would make ordinary personas harder to see in a process list."""
+"""Longer texts go through a file. Larger values approach the kernel's 128 KiB limit per argument, and several of them
+the limit for all; a smaller limit would make ordinary personas harder to see in a process list.
+"""
 
 _ONE_ARGUMENT_BYTES = 128 * 1024 - 1
 
@@ -34,8 +35,8 @@ _MODES: Mapping[Mode, str] = {
     "default": "default",
     "edit": "acceptEdits",
     "full": "bypassPermissions",
-    # The gate denies what would be asked. The program's own dontAsk would also refuse what the gate has allowed:
-    # its safety checks come back as a question, and in that mode nobody can answer it.
+    # The gate denies what would require asking. The program's own dontAsk would also reject what the gate has allowed:
+    # its safety checks become a question, and in that mode nobody can answer it.
     "dontAsk": "default",
     "sandboxed": "default",
 }
@@ -48,14 +49,14 @@ class CommandLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cli_mode(mode: str) -> str:
-    """The program's name for one of our modes. Its `auto` is never used: there the gate's yes is not the last word."""
+    """Return the program's name for our mode. In its `auto`, which is never used, the gate's approval is not final."""
     return _MODES[normal_mode(mode)]
 
 
 def allowed_tools(request: RunRequest) -> tuple[str, ...]:
-    """The request's list, or the default one, with the baseline added; each once, in order.
+    """Return the request's list, or the default one, plus the baseline, in order and without duplicates.
 
-    This opens nothing: the gate's hook fires for allowed tools too. It keeps the program from asking twice.
+    This grants nothing: the gate's hook is called for allowed tools too. It keeps the program from asking twice.
     """
     chosen = DEFAULT_TOOLS if request.tools is None else request.tools
     return tuple(dict.fromkeys((*chosen, *BASELINE_TOOLS)))
@@ -63,17 +64,17 @@ def allowed_tools(request: RunRequest) -> tuple[str, ...]:
 
 def settings(request: RunRequest) -> dict[str, Any]:
     mode = normal_mode(request.mode)
-    # A skill's inline shell runs without any hook; this switch is the only thing that stops it.
+    # A skill's inline shell commands run without any hook; only this switch stops them.
     result: dict[str, Any] = {"disableSkillShellExecution": True}
     if request.network == "model-only":
-        # Its preflight asks a service that is out of reach then; the gate and the proxy judge the host.
+        # Its preflight asks a service that cannot be reached in a sandbox; the gate and the proxy check the host.
         result["skipWebFetchPreflight"] = True
     if mode == "plan":
-        # Else a classifier answers in the gate's place, and is unavailable as often as not.
+        # Otherwise a classifier answers instead of the gate, and is often unavailable.
         result["useAutoModeDuringPlan"] = False
     if request.agent_sandbox is not None:
-        # Without the last the program warns and runs unsandboxed when bubblewrap or socat is missing; and by its own
-        # default a command may ask to run outside.
+        # Without failIfUnavailable the program warns and runs unsandboxed if bubblewrap or socat is missing; and by its
+        # own default a command may ask to run outside.
         result["sandbox"] = {"allowUnsandboxedCommands": False, **request.agent_sandbox, "failIfUnavailable": True}
     return result
 
@@ -84,16 +85,17 @@ def mcp_config(
     own_servers: Iterable[str] = (),
     stderr_pipes: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """The program takes a server without a type for a command, so a bare url is named http.
+    """Build the MCP configuration. The program takes a server without a type for a command, so a bare URL gets type
+    http.
 
-    `run_server` are words before the command of each server that is a process, with its pipe of `stderr_pipes`.
-    `own_servers` are reached over the program's own input.
+    `run_server` is prepended to the command of each process server, with its pipe from `stderr_pipes`. `own_servers`
+    are reached over the program's own input.
     """
     servers: dict[str, Any] = {name: {"type": "sdk", "name": name} for name in own_servers}
     for name, server in connections.items():
         kind = _kind(server)
         told = msgspec.to_builtins(msgspec.structs.replace(server, type=None))
-        told.pop("required", None)  # ours to judge
+        told.pop("required", None)  # evaluated by us
         if run_server and kind == "stdio" and server.command:
             words = [*run_server, stderr_pipes.get(name, ""), server.command, *server.args]
             told |= {"command": words[0], "args": words[1:]}
@@ -102,7 +104,7 @@ def mcp_config(
 
 
 def stderr_pipes(connections: Mapping[str, McpServer], launch_dir: Path) -> dict[str, str]:
-    """Where the error output of each server that is a process goes; names of connections are no names of files."""
+    """Return the pipe for each process server's stderr; connection names are not used as file names."""
     started = (name for name, server in connections.items() if _kind(server) == "stdio" and server.command)
     return {name: str(launch_dir / f"stderr-{number}") for number, name in enumerate(started, 1)}
 
@@ -128,14 +130,14 @@ def command(
     run_server: Sequence[str] = (),
     own_servers: Iterable[str] = (),
 ) -> CommandLine:
-    """The whole command of a run. `session_id` names the new session (or the fork's); a plain resume keeps its own."""
+    """Build the command of a run. `session_id` names the new session (or the fork's); a plain resume keeps its own."""
     line = _Line(launch_dir)
     line.words(binary, "-p", "--verbose", "--output-format", "stream-json", "--input-format", "stream-json")
     line.words("--permission-prompt-tool", "stdio", "--include-partial-messages")
-    # Every message that comes to its input is told again: one that we have not sent is noticed by that.
+    # The program echoes every message that it receives: that reveals messages that we have not sent.
     line.words("--replay-user-messages")
-    # Both keep a repository's own hooks and servers from running before anyone was asked. The servers of a trusted one
-    # are handed over as connections, where they can be named and judged.
+    # Both keep a repository's own hooks and servers from running before anyone was asked. The servers of a trusted
+    # repository are passed as connections, where they can be named and checked.
     line.words("--setting-sources", "project,local" if is_trusted else "", "--strict-mcp-config")
     line.words("--permission-mode", cli_mode(request.mode))
     _session(line, request, session_id)
@@ -147,13 +149,13 @@ def command(
     if request.disallowed_tools:
         line.option("disallowed_tools", "--disallowedTools", ",".join(request.disallowed_tools))
     if request.tools == () and set(BASELINE_TOOLS) <= set(request.disallowed_tools):
-        # Nothing may be used, so nothing is offered: descriptions of tools cost 20,000 tokens a request.
+        # If no tool may be used, none is offered: tool descriptions cost 20,000 tokens per request.
         line.words("--tools", "")
     line.maybe("max_turns", "--max-turns", request.max_turns)
     line.maybe("max_thinking_tokens", "--max-thinking-tokens", request.max_thinking_tokens)
     line.maybe("effort", "--effort", request.effort)
     if request.limits.cap_usd is not None:
-        # Plain digits: `1e-05` is how Python would print a small number.
+        # Plain digits: Python would print a small number as `1e-05`.
         digits = format(Decimal(repr(float(request.limits.cap_usd))), "f")
         line.option("limits.budget_usd", "--max-budget-usd", digits)
     line.json("agent_sandbox", "--settings", settings(request), file="settings.json")
@@ -176,7 +178,7 @@ def command(
 
 def _session(line: _Line, request: RunRequest, session_id: str | None) -> None:
     if request.resume is not None:
-        # `=`: a session id that starts with a dash must not become an option.
+        # With `=`, so that a session id that starts with a dash is not parsed as an option.
         line.option("resume", "--resume", request.resume)
         if not request.fork:
             return
@@ -186,7 +188,7 @@ def _session(line: _Line, request: RunRequest, session_id: str | None) -> None:
 
 
 def appended(request: RunRequest, instructions_text: str) -> str:
-    """What follows the system prompt: CLAUDE.md and AGENTS.md, then what the request adds."""
+    """Return what is appended to the system prompt: CLAUDE.md and AGENTS.md, then the request's own text."""
     return "\n\n".join(part for part in (instructions_text, request.append_system_prompt) if part)
 
 
@@ -201,7 +203,7 @@ def _prompts(line: _Line, request: RunRequest, instructions_text: str) -> None:
 
 
 class _Line:
-    """Collects words and files, and refuses a value that no process can be started with."""
+    """Collects words and files, and rejects values that cannot be passed to a process."""
 
     def __init__(self, launch_dir: Path) -> None:
         self.argv: list[str] = []
@@ -228,7 +230,7 @@ class _Line:
             self.option(field, flag, value)
 
     def text(self, field: str, flag: str, value: str, *, file: str) -> None:
-        """A text for a flag that has a `-file` twin."""
+        """Add a text for a flag that has a `-file` variant."""
         content = _encode(field, value)
         if len(content) > INLINE_BYTES or "\0" in value:
             self.private(field, f"{flag}-file", content, file=file)
@@ -236,7 +238,7 @@ class _Line:
             self.option(field, flag, value)
 
     def json(self, field: str, flag: str, value: Any, *, file: str | None) -> None:
-        """JSON for a flag that takes the text itself or, where `file` is given, a path to it."""
+        """Add JSON for a flag that takes the text itself or, if `file` is given, a path to it."""
         content = _json(value)
         if file is not None and len(content) > INLINE_BYTES:
             self.private(field, flag, content, file=file)

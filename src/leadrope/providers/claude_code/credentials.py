@@ -1,13 +1,11 @@
-"""Which one credential pays for a run, where it was found, and what the agent may say of it; forwards nothing itself.
+"""Selects the credential that pays for a run, and says what the agent may report about it. Forwards nothing itself.
 
 Order, first match wins:
 
-1. what the request gives
-2. CLAUDE_CODE_OAUTH_TOKEN, from the environment, then from leadrope's own settings        not with billing api_key
-3. an API key in leadrope's own settings: put there for leadrope, so it is not ambient     not with subscription_only
-4. a stored login whose access token is good for another hour                              not with billing api_key
-5. an ambient API key: environment, then the config files                                  with api_key and auto
-6. the agent's own login, used in place
+1. what the request gives 2. CLAUDE_CODE_OAUTH_TOKEN, from the environment, then from leadrope's own settings not with
+billing api_key 3. an API key in leadrope's own settings: put there for leadrope, so it is not ambient not with
+subscription_only 4. a stored login whose access token is good for another hour not with billing api_key 5. an ambient
+API key: environment, then the config files with api_key and auto 6. the agent's own login, used in place
 
 A login's refresh token is never read: two programs that refresh one login log the user out.
 """
@@ -40,8 +38,8 @@ TOKEN_PREFIX = "sk-ant-oat"  # noqa: S105  # a prefix, no token
 _IN_SETTINGS = " in leadrope's settings"
 _PAYS_NO_AMBIENT_KEY = ("subscription", "subscription_only")
 
-# A token that runs out in the middle of a run ends it with a 401 and nobody to refresh it; an hour outlasts most runs.
-# A longer margin would push users of eight-hour tokens to the fallback for much of the day.
+# A token that expires in the middle of a run ends it with a 401, and nobody can refresh it; most runs take less than an
+# hour. A longer margin would put users of eight-hour tokens on the fallback for much of the day.
 MARGIN_S = 3600.0
 
 _ENV_NAMES: Mapping[Kind, str] = {
@@ -57,13 +55,13 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
     billing: Literal["subscription", "api_key", "none"]
     secret: Secret | None = None
     is_login: bool = False
-    """Of a login, which gets new tokens all the time; else the credential itself says who pays."""
+    """A login, which gets new tokens all the time; otherwise the credential itself identifies who pays."""
     notices: tuple[str, ...] = ()
-    """What was found and passed over, in words for the user."""
+    """What was found and skipped, explained for the user."""
 
     @property
     def env_name(self) -> str | None:
-        """The one variable that carries it; None when nothing is forwarded."""
+        """The environment variable that passes it on; None if nothing is forwarded."""
         return _ENV_NAMES.get(self.kind)
 
     def used(self) -> CredentialUsed:
@@ -77,14 +75,14 @@ NO_CREDENTIAL = Credential(kind="none", source="nothing", billing="none")
 class NothingToForward(msgspec.Struct, frozen=True, kw_only=True):
     billing: str
     stored_login: str | None = None
-    """A login file that exists, but whose token cannot be forwarded: the agent may still refresh it in place."""
+    """A login file whose token cannot be forwarded; the agent may still be able to refresh it in place."""
     unused_key: str | None = None
-    """A key that was seen and not used, because nobody opted in."""
+    """A key that was found and not used, because nobody opted in."""
     notices: tuple[str, ...] = ()
 
 
 class _Login(msgspec.Struct, frozen=True):
-    # Only these two fields exist for us; the refresh token beside them is skipped by the decoder.
+    # Only these two fields are declared; the decoder skips the refresh token beside them.
     accessToken: str  # noqa: N815  # the file's own names
     expiresAt: Any = None  # noqa: N815
 
@@ -105,7 +103,7 @@ _File = TypeVar("_File", _LoginFile, _KeyFile)
 
 
 def read_file(path: Path) -> str:
-    """With the user's own login an agent can write where these lie: a pipe there must not hold us."""
+    """Read a credential file without blocking: with the user's own login, an agent could put a pipe there."""
     try:
         with open_named(path) as file:
             return file.read(_MOST_BYTES).decode()
@@ -124,7 +122,7 @@ def find(
     settings: Mapping[str, str] | None = None,
     read_text: Callable[[Path], str] = read_file,
 ) -> Credential | NothingToForward:
-    """Look in every place, in the order above.
+    """Search for a credential in the order above.
 
     `settings` is leadrope's own .env, kept apart from `environ`; `now` is in seconds since the epoch.
     """
@@ -172,7 +170,7 @@ async def resolve(
     settings: Mapping[str, str] | None = None,
     read_text: Callable[[Path], str] = read_file,
 ) -> Credential:
-    """`find`, then the agent's own login, else `NotAuthenticated`. `own_login` asks the program, if need be."""
+    """Run `find`, then try the agent's own login; raises `NotAuthenticated`. `own_login` asks the program if needed."""
     found = find(
         environ,
         home,
@@ -202,7 +200,9 @@ async def resolve(
 def own_login_credential(
     source: str, billing: Literal["subscription", "api_key"], notices: tuple[str, ...] = ()
 ) -> Credential:
-    """The agent logs in by itself, in the user's own folder: no private CLAUDE_CONFIG_DIR for such a run."""
+    """Return the credential for an agent that uses its own login in the user's folder, without a private
+    CLAUDE_CONFIG_DIR.
+    """
     return Credential(kind="own_login", source=source, billing=billing, is_login=True, notices=notices)
 
 
@@ -231,9 +231,9 @@ def not_authenticated(nothing: NothingToForward) -> errors.NotAuthenticated:
 
 
 def expected_key_source(credential: Credential) -> frozenset[str]:
-    """What the agent may report as `apiKeySource`; anything else means that it pays with something we did not give.
+    """Return the values of `apiKeySource` that the agent may report; others mean that it uses another credential.
 
-    It says `none` for a token, for its own subscription login and for nothing at all.
+    It reports `none` for a token, for its own subscription login, and if there is nothing.
     """
     if credential.kind == "api_key":
         return frozenset({"ANTHROPIC_API_KEY"})
@@ -243,15 +243,16 @@ def expected_key_source(credential: Credential) -> frozenset[str]:
 
 
 def kind_of(value: str) -> Kind:
-    """`sk-ant-oat…` is a subscription token, all else a key: a gateway's keys have shapes of their own.
+    """Return the kind: `sk-ant-oat…` is a subscription token, anything else a key, since gateways use formats of their
+    own.
 
-    A gateway that wants `Authorization: Bearer` needs kind `auth_token`, which only the caller can know.
+    A gateway that requires `Authorization: Bearer` needs kind `auth_token`, which only the caller can know.
     """
     return "oauth_token" if value.startswith(TOKEN_PREFIX) else "api_key"
 
 
 def expiry(value: object) -> float | None:
-    """Seconds since the epoch, from RFC 3339 text or a number of (milli)seconds; raises ValueError on other things."""
+    """Parse RFC 3339 text or a number of (milli)seconds to seconds since the epoch; raises ValueError."""
     if value is None:
         return None
     if isinstance(value, str) and not re.fullmatch(r"\d+(\.\d+)?", value.strip()):
@@ -260,7 +261,7 @@ def expiry(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise ValueError(f"{value!r} is not a time")  # noqa: TRY004  # a value of a file, not a caller's mistake
     number = float(value)
-    # Seconds reach this size in the year 5138, milliseconds did in 1973.
+    # Seconds reach this value in the year 5138, milliseconds reached it in 1973.
     return number / 1000 if number > 1e11 else number
 
 
@@ -280,7 +281,7 @@ def _given(given: Secret, given_kind: Kind | None) -> Credential:
 
 
 class _Search:
-    """One look through the places of this machine; collects what the user should hear about."""
+    """One search of this machine; collects notices for the user."""
 
     def __init__(self, environ: Mapping[str, str], home: Path, now: float, read_text: Callable[[Path], str]) -> None:
         self._environ = environ
@@ -329,7 +330,7 @@ class _Search:
                     is_login=True,
                 )
             self.notices.append(f"{shown}: the access token ends within the hour")
-            # The agent refreshes only the file that it looks after itself.
+            # The agent refreshes only the file that it manages itself.
             if path.name == ".credentials.json":
                 self.expired_login = shown
         return None
@@ -361,7 +362,7 @@ class _Search:
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            # Not the error's own text: it could quote a piece of the file.
+            # Not the error's own text, which could quote part of the file.
             self.notices.append(f"{self._shown(path)} is not the JSON it should be and is not used")
         except OSError as error:
             self.notices.append(f"{self._shown(path)} cannot be read ({error.strerror or type(error).__name__})")

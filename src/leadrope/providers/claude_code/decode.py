@@ -1,6 +1,6 @@
-"""Lines of the CLI into events, and into the control values that its session must answer. No I/O, no clock.
+"""Decodes lines of the CLI into events, and into control messages that its session must answer. No I/O, no clock.
 
-A line is never lost and never fatal: what cannot be read becomes `Unrecognised` with its text.
+No line is lost or fatal: what cannot be decoded becomes `Unrecognised` with its text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leadrope.providers.claude_code import failures, parts, signals, system_line
 
 
 class SpooledLine(Protocol):
-    """A line that was too long to hold, and lies in a file."""
+    """A line that was too long to hold in memory and is stored in a file."""
 
     @property
     def path(self) -> str: ...
@@ -28,7 +28,7 @@ class SpooledLine(Protocol):
 Item = events.Event | signals.Control
 Out = list[Item]
 _Attributed = wire.Assistant | wire.User | wire.StreamEvent | wire.ToolUse | wire.ToolResult
-# Blocks that are known and say nothing that an event should tell: the work of the model's own servers, hidden thoughts.
+# Known blocks without an event of their own: the work of the model's server-side tools, hidden thoughts.
 _QUIET_BLOCKS = frozenset(
     ("redacted_thinking", "server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result")
 )
@@ -39,7 +39,7 @@ _call = parts.call  # looked up once: in a busy run it is called for every third
 
 
 class _OpenMessage:
-    """A message that is being streamed: its tokens are told once, when they are final."""
+    """A message that is being streamed; its tokens are reported once, when they are final."""
 
     __slots__ = ("agent_id", "id", "model", "usage")
 
@@ -54,30 +54,29 @@ class _OpenMessage:
 
 
 class Decoder:
-    """Reads one process's lines in order.
+    """Decodes one process's lines in order.
 
-    decoder = Decoder()
-    for item in decoder.feed(lines): ...
+    decoder = Decoder() for item in decoder.feed(lines): ...
     """
 
     def __init__(self, tell: signals.Tell = list.append, server: str = "") -> None:
-        """`tell` puts a signal into the list of what was said; a session gives one that translates it first.
+        """`tell` appends a signal to the output; a session passes one that translates it first.
 
-        `server`: the model's, for the message that it was not reached.
+        `server` is the model's address, for the message that it was not reached.
         """
         self._tell = tell
         self._server = server
         self.lines = 0
-        """Lines that came, whatever they were."""
+        """Number of lines so far."""
         self.silent = 0
-        """Lines that were understood and say nothing new: replays of a prompt, frames of the model's stream."""
+        """Lines that were decoded but added nothing: echoed prompts, frames of the model's stream."""
         self._turns_ended = 0
         self._total_cost = 0.0
         self._told = Usage()
-        """What the messages of this turn have told of their tokens."""
+        """Tokens that the messages of this turn have reported."""
         self._last_message = self._last_model = ""
         self._counted: set[str] = set()
-        """Messages of subagents whose tokens were told."""
+        """Subagents' messages whose tokens were reported."""
         self._streaming: dict[str | None, _OpenMessage] = {}
         self._system = system_lines.SystemLines(tell)
         self._agents = self._system.agents
@@ -105,7 +104,7 @@ class Decoder:
         }
 
     def feed(self, lines: Sequence[bytes | bytearray | SpooledLine | Several], out: Out | None = None) -> Out:
-        """Append to `out`, in order, what each line means; also returns it."""
+        """Append the meaning of each line to `out`, in order, and return it."""
         if out is None:
             out = []
         decode, handlers = self._decode, self._handlers
@@ -120,14 +119,14 @@ class Decoder:
             except unreadable.ERRORS as error:
                 self._salvage(bytes(cast("bytes | bytearray", line)), error, out)
             except TypeError:
-                # A spooled line is no bytes. To ask before each decode would tax every line for a rare one.
+                # A spooled line is not bytes. Checking before each decode would slow down every line for a rare case.
                 if isinstance(line, bytes | bytearray | Several):
                     raise
                 out.append(events.Unrecognised(reason="line_too_long", size=line.size, path=line.path))
         return out
 
     def _several(self, piece: Several, out: Out) -> None:
-        """Lines in one piece: decoded without cutting them up first, unless one of them is damaged."""
+        """Decode several lines at once, without splitting them unless one is damaged."""
         handlers = self._handlers
         try:
             messages = self._decode_lines(piece.data)
@@ -143,15 +142,15 @@ class Decoder:
                 self._salvage(bytes(self._text(b"")), error, out)
 
     def _text(self, raw: bytes | bytearray) -> bytes | bytearray:
-        """The text of the line at hand; of one among several it is cut out only here, for the few that need it."""
+        """Return the text of the current line; one of several is only cut out here, for the few that need it."""
         if raw:
             return raw
         if self._cut is None:
             self._cut = [line for line in self._uncut.split() if line.strip()]
-        # Two values on one line, or one on two, were read all the same; which text is whose is then not known.
+        # Two values on one line, or one on two, were decoded anyway; then it is unknown which text belongs to which.
         return self._cut[self._at] if len(self._cut) == self._count else self._uncut.data
 
-    # What the model says and does
+    # Messages and tool calls of the model
 
     def _assistant(self, line: wire.Assistant, raw: bytes | bytearray, out: Out) -> None:
         message = line.message
@@ -178,7 +177,7 @@ class Decoder:
             self.silent += 1
 
     def _count_subagent(self, message: wire.AssistantMessage, agent_id: str, out: Out) -> bool:
-        """A subagent's messages are not streamed: here is what one has read; what it wrote is told later."""
+        """Count a subagent's message. It is not streamed: its input is known here, its output is reported later."""
         if not message.id or not message.usage:
             return False
         self._counted.add(message.id)
@@ -194,7 +193,7 @@ class Decoder:
     def _block(
         self, block: wire.Block, message_id: str, agent_id: str | None, raw: bytes | bytearray, out: Out
     ) -> bool:
-        """Any block but text; says whether it told something."""
+        """Decode any block except text; returns whether it produced an event."""
         kind = block.type
         if kind == "tool_use":
             call = _call(block.id, block.name, block.input, agent_id)
@@ -222,7 +221,7 @@ class Decoder:
                     said = True
                     text = block.content
                     if block.is_error is not True and isinstance(text, str):
-                        # The usual case, and in a busy run every second line.
+                        # The usual case; in a busy run every second line.
                         told = events.ToolCompleted(call_id=block.tool_use_id or "", text=text, agent_id=agent_id)
                         out.append(told)
                     else:
@@ -247,7 +246,7 @@ class Decoder:
             self._frame(event, message, agent_id, out)
 
     def _frame(self, event: wire.ApiEvent, message: _OpenMessage | None, agent_id: str | None, out: Out) -> None:
-        """Where a message begins and ends, and what it has used so far."""
+        """Process the beginning or end of a streamed message, and its usage so far."""
         started = event.message if event.type == "message_start" else None
         before = len(out)
         if started is not None or event.type == "message_stop":
@@ -294,7 +293,7 @@ class Decoder:
             self._tell_untold(usage, out)
         self._told = Usage()
         reason = line.subtype or ("error" if line.is_error else "success")
-        # A turn whose own word is an error went wrong, also where an older CLI left the flag false.
+        # An error reason means that the turn failed, even if an older CLI left the flag false.
         is_error = line.is_error is True or reason.startswith("error")
         text = line.result or ""
         errors = tuple(line.errors or ())
@@ -346,9 +345,9 @@ class Decoder:
         )
 
     def _own_usage(self, line: wire.Result) -> tuple[Usage, float | None, dict[str, ModelShare]]:
-        """Tokens and cost of this result alone: the CLI's totals go on over the process, and over --resume.
+        """Return tokens and cost of this result alone: the CLI's totals span the process, and continue over --resume.
 
-        None where the line tells no cost: the turn's tokens are then counted at the price list's price.
+        The cost is None if the line has none: the turn's tokens are then counted at list prices.
         """
         total = parts.total_cost(line)
         own = line.cost_usd
@@ -357,7 +356,7 @@ class Decoder:
             self._total_cost = max(total, self._total_cost)
         if line.model_usage_since_last_result is None:
             return parts.usage(line.usage), own, {}
-        # Counts subagents too, which `usage` of the same line does not.
+        # Includes subagents, which `usage` of the same line does not.
         models = {name: parts.share(told) for name, told in line.model_usage_since_last_result.items()}
         usage = Usage()
         for model in models.values():
@@ -365,7 +364,7 @@ class Decoder:
         return usage, sum(model.cost_usd for model in models.values()), models
 
     def _tell_untold(self, usage: Usage, out: Out) -> None:
-        """Tokens of a turn without a cost that no message has told: they are counted with its last message."""
+        """Report tokens of a turn without a cost that no message reported: they count with its last message."""
         rest = usage - self._told
         if rest.total_tokens:
             out.append(
@@ -374,7 +373,7 @@ class Decoder:
                 )
             )
 
-    # What the CLI tells about itself
+    # The CLI's messages about itself
 
     def _rate_limit(self, line: wire.RateLimitEvent, raw: bytes | bytearray, out: Out) -> None:
         info = line.rate_limit_info
@@ -455,10 +454,10 @@ class Decoder:
             return line.agent_id
         return self._agents.get(line.parent_tool_use_id, line.parent_tool_use_id)
 
-    # What could not be read
+    # Undecodable lines
 
     def _salvage(self, raw: bytes, error: Exception, out: Out) -> None:
-        """Keep the line; read it after all if only its text is damaged; refuse what the agent waits for."""
+        """Keep the line; decode it after all if only its text is damaged; reject what the agent waits for."""
         if not raw.strip():
             self.silent += 1
             return
@@ -471,7 +470,7 @@ class Decoder:
                     self._handlers[type(message)](message, raw, out)
                     return
                 except unreadable.ERRORS:
-                    pass  # its text is whole now, so its shape is what is wrong
+                    pass  # its text is intact now, so its structure is wrong
         request = unreadable.refusal(raw)
         if request is not None:
             self._tell(out, request)

@@ -1,6 +1,6 @@
-"""The environment of the child, stated whole: what every process gets, the program's own settings, one credential.
+"""Builds the complete environment of the child: common variables, the program's own settings, one credential.
 
-Pure: the caller hands in the surrounding environment as a mapping; this module reads no other.
+Pure: the caller passes the surrounding environment as a mapping.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from leadrope.process.sandbox.command_domain import Domain
 if TYPE_CHECKING:
     from leadrope.providers.claude_code.credentials import Credential
 
-# The program clamps it to the model's own maximum, so a high value cuts no long answer and harms no small model.
+# The program limits it to the model's own maximum, so a high value cuts no long answer and harms no small model.
 DEFAULT_OUTPUT_TOKENS = "128000"
 
 
@@ -39,7 +39,7 @@ def child_env(
     shell: str | None = None,
     domain: Domain = Domain(),  # noqa: B008  # frozen
 ) -> dict[str, str]:
-    """Everything the child will see. `config_dir` None means the program's own login in the user's own folder."""
+    """Return the complete environment. `config_dir` None means the program's own login in the user's own folder."""
     environment.check_variables(request.variables, request.secret_variables)
     env = environment.passed_on(environ, forward_env, default_home=default_home)
     env[OUTPUT_TOKENS] = _output_tokens(environ)
@@ -48,17 +48,17 @@ def child_env(
         "TMPDIR": str(tmp_dir),
         "DISABLE_AUTOUPDATER": "1",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        # The end of a run is `idle`, not the first result: background agents may still be at work.
+        # A run ends with `idle`, not with the first result: background agents may still be working.
         "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
         reaper.TAG: run_id,
     }
     if shell is not None:
-        # Commands are judged as bash reads them; another shell would read some of them otherwise.
+        # Commands are parsed as bash would; another shell would parse some of them differently.
         env["SHELL"] = shell
     if domain.shell:
         env |= {"SHELL": domain.shell, **domain.env}
         if is_trusted:
-            # Hooks are run by /bin/sh, whatever SHELL says, unless there is a prefix for everything.
+            # Hooks run in /bin/sh, whatever SHELL says, unless there is a prefix for everything.
             env["CLAUDE_CODE_SHELL_PREFIX"] = domain.line
     if config_dir is not None:
         env["CLAUDE_CONFIG_DIR"] = str(config_dir)
@@ -69,12 +69,12 @@ def child_env(
     if request.max_structured_retries is not None:
         env["MAX_STRUCTURED_OUTPUT_RETRIES"] = str(request.max_structured_retries)
     if request.connections and request.limits.connection_s:
-        # One hanging server would hold the first turn for half a minute, and longer with a larger default.
+        # One hanging server would delay the first turn by half a minute, and by more with a larger default.
         env["MCP_TIMEOUT"] = str(round(request.limits.connection_s * 1000))
     if request.base_url is not None:
         env["ANTHROPIC_BASE_URL"] = request.base_url
     if is_root and normal_mode(request.mode) == "full":
-        # The program refuses this mode to root unless told that it is contained.
+        # The program refuses this mode as root unless told that it is sandboxed.
         env["IS_SANDBOX"] = "1"
     if credential.env_name is not None and credential.secret is not None:
         env[credential.env_name] = credential.secret.reveal()

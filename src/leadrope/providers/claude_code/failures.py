@@ -1,6 +1,6 @@
-"""What the CLI's words mean when something went wrong: its reasons, statuses and texts in our error kinds.
+"""Maps the CLI's error reasons, statuses and messages to our error kinds.
 
-Pure tables; knows nothing of processes or events other than the `Problem` it gives.
+Pure tables; independent of processes and of events other than the `Problem` they return.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ MALFORMED_RESULT = Problem(
 )
 _CONFIG = Problem(kind="bad_request", hint="Correct the agent's own configuration file, or use a private one.")
 
-# Looked for in plain lines and in the text of failed turns, in this order, without regard to case. The first that is
-# found decides, so the narrower text stands first.
+# Searched for in plain lines and in the text of failed turns, in this order, ignoring case. The first match wins, so
+# more specific texts come first.
 _NEVER_CONNECTED = (
     "econnrefused",
     "connectionrefused",
@@ -96,9 +96,11 @@ _NEVER_CONNECTED = (
     "ehostdown",
     "err_proxy_tunnel",
 )
-"""The CLI's codes for a connection that was not made. After one that was lost (ECONNRESET) the model may have read."""
+"""The CLI's codes for a connection that was never made. If one was lost (ECONNRESET), the model may have read the
+prompt.
+"""
 _TEXTS: tuple[tuple[str, Problem], ...] = (
-    # Our own broker's words, which come back through the agent.
+    # Our own broker's messages, which come back through the agent.
     ("leadrope: the run's budget", OVER_BUDGET),
     ("leadrope: the model's server", _UNREACHABLE),
     ("cannot be used with root", _ROOT),
@@ -126,7 +128,7 @@ _TEXTS: tuple[tuple[str, Problem], ...] = (
     *((code, _UNREACHABLE) for code in _NEVER_CONNECTED),
 )
 _OUR_WORDS = regex(r"leadrope: (the model's server .+? cannot be reached \(.+?\))(?:\. |\.?$)")
-"""Around them the CLI says its own about servers and gateways, with the address of our broker."""
+"""The CLI surrounds it with its own text about servers and gateways, and the address of our broker."""
 _UNAUTHORISED = regex(r"(?<![\w.:/-])401(?![\w.:/-])")
 _API_STATUS = regex(r"\bapi error: (?:request rejected )?\(?([45]\d\d)\b")
 
@@ -145,7 +147,7 @@ _REASONS: dict[str, Problem] = {
 
 
 def explain_text(text: str) -> Problem | None:
-    """What a line of plain text says is wrong, or None if it says nothing we know."""
+    """Return the problem that a line of plain text describes, or None if it is unknown."""
     lowered = text.lower()
     for part, problem in _TEXTS:
         if part in lowered:
@@ -156,13 +158,13 @@ def explain_text(text: str) -> Problem | None:
 
 
 def never_connected(text: str) -> bool:
-    """Whether the CLI's words for a failed request say that the model's address was not reached."""
+    """Return whether the CLI's message about a failed request means that the model's address was not reached."""
     lowered = text.lower()
     return any(f"({code})" in lowered for code in _NEVER_CONNECTED)
 
 
 def not_reached(problem: Problem | None, text: str, server: str) -> Problem | None:
-    """With the address that was not reached, which the CLI leaves out."""
+    """Add the unreachable address, which the CLI omits."""
     if problem is None or problem.message is not None or not server or not never_connected(text):
         return problem
     code = next(code for code in _NEVER_CONNECTED if f"({code})" in text.lower())
@@ -171,7 +173,7 @@ def not_reached(problem: Problem | None, text: str, server: str) -> Problem | No
 
 
 def explain_lines(lines: Iterable[str]) -> Problem | None:
-    """The first line that explains something; for the head and tail of stderr."""
+    """Return the problem of the first line that describes one; for the head and tail of stderr."""
     return next((problem for line in lines if (problem := explain_text(line))), None)
 
 
@@ -192,9 +194,9 @@ def explain_turn(
     api_error: str | None = None,
     startup_failure: str | None = None,
 ) -> Problem | None:
-    """What a turn's result means; None for a turn that went well.
+    """Return the problem that a turn's result describes; None if the turn succeeded.
 
-    The reasons with a meaning of their own come before is_error, which older CLIs leave false for error_max_turns.
+    Reasons with a meaning of their own take precedence over is_error, which older CLIs leave false for error_max_turns.
     """
     if known := _REASONS.get(reason):
         return known
@@ -219,5 +221,5 @@ def explain_turn(
         return told
     if startup_failure is not None:
         return Problem(kind="spawn_failed", hint=f"The agent refused to start: {startup_failure}.")
-    # The model answered, and the CLI could make nothing of it.
+    # The model answered, but the CLI could not parse the answer.
     return _MALFORMED if terminal_reason == "completed" else Problem(kind="api_error")

@@ -1,9 +1,9 @@
-"""The CLAUDE.md and AGENTS.md files of user and project, read as plain text for the model; runs nothing they say.
+"""Reads the CLAUDE.md and AGENTS.md files of user and project as plain text for the model; executes nothing in them.
 
-The agent itself would read them only together with a repository's settings and hooks, which are switched off.
-`@import` lines stay text: following them would let a repository name any file of the machine. For the same reason a
-link is followed only inside of the folder that an agent could have put it into (`AGENTS.md -> CLAUDE.md`): what is read
-here is shown to the model.
+The agent itself would read them only together with a repository's settings and hooks, which are disabled. `@import`
+lines stay text: following them would let a repository name any file of the machine. For the same reason a link is
+followed only inside the folder that an agent could have put it into (`AGENTS.md -> CLAUDE.md`): what is read here is
+shown to the model.
 """
 
 from __future__ import annotations
@@ -18,34 +18,34 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import Folder, real_path
 
-# AGENTS.md comes first, so that what was written for this very agent has the last word.
+# AGENTS.md comes first, so that text written for this agent in particular takes precedence.
 NAMES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
 USER_NAMES = ("AGENTS.md", "CLAUDE.md")
 
-# Some sixty thousand tokens. Larger files are logs or data by mistake, and would push the task out of the context.
+# About sixty thousand tokens. Larger files are logs or data by mistake, and would push the task out of the context.
 FILE_BYTES = 256 * 1024
 
 
 class Instructions(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
     files: tuple[str, ...] = ()
-    """Absolute paths, in the order in which the model reads them: the user's, then from the project's root down."""
+    """Absolute paths in the order in which the model reads them: the user's, then from the project's root down."""
     notices: tuple[str, ...] = ()
 
 
 class _Unreadable(Exception):
-    """Never leaves this module."""
+    """Internal to this module."""
 
 
 class _Candidate(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     inside: Path
-    """No link may lead out of this folder."""
+    """Links must not lead out of this folder."""
     whose: str
 
 
 def read(cwd: Path, home: Path, environ: Mapping[str, str] | None = None) -> Instructions:
-    """Collect the files for a run in `cwd`. What cannot be used is left out, with a notice that says why."""
+    """Collect the files for a run in `cwd`. Unusable files are omitted, with a notice that says why."""
     config = (environ or {}).get("CLAUDE_CONFIG_DIR")
     candidates = list(
         _candidates(Path(real_path(cwd)), project_root(cwd), Path(config) if config else home / ".claude")
@@ -67,7 +67,7 @@ def read(cwd: Path, home: Path, environ: Mapping[str, str] | None = None) -> Ins
         text, is_cut = found
         if is_cut:
             notices.append(f"{path} is longer than {FILE_BYTES // 1024} KiB; the rest was left out")
-        # The same text under both names is common, and twice is only dearer.
+        # The same text under both names is common, and repeating it only costs more.
         if not text.strip() or text.strip() in seen_texts:
             continue
         seen_texts.add(text.strip())
@@ -77,17 +77,19 @@ def read(cwd: Path, home: Path, environ: Mapping[str, str] | None = None) -> Ins
 
 
 def project_root(cwd: Path) -> Path:
-    """The nearest folder upwards that holds `.git`; without one, `cwd` itself: its parents are not the project's."""
+    """Return the nearest parent folder with `.git`; if there is none, `cwd` itself."""
     cwd = Path(real_path(cwd))
     for folder in (cwd, *cwd.parents):
-        # A worktree and a submodule have a file there, not a folder.
+        # In a worktree or a submodule it is a file, not a folder.
         if (folder / ".git").exists():
             return folder
     return cwd
 
 
 def _candidates(cwd: Path, root: Path, user: Path) -> Iterator[_Candidate]:
-    """An agent writes in `cwd`, and with the user's own login in `user`; between `root` and `cwd` it does not."""
+    """Yield the files to read. An agent can write in `cwd`, and with the user's own login in `user`, but not in
+    between.
+    """
     for name in USER_NAMES:
         yield _Candidate(path=user / name, inside=user, whose="user")
     above = [folder for folder in cwd.parents if folder.is_relative_to(root)]
@@ -97,7 +99,7 @@ def _candidates(cwd: Path, root: Path, user: Path) -> Iterator[_Candidate]:
 
 
 def _read(candidate: _Candidate, seen: set[str], known: set[str]) -> tuple[str, bool] | None:
-    """Its text, and whether that was cut; None where there is nothing to be read, or nothing new."""
+    """Return the text and whether it was cut; None if there is nothing, or nothing new, to read."""
     below = candidate.path.relative_to(candidate.inside)
     try:
         with Folder.open(candidate.inside, hard_links=True) as folder:
@@ -114,7 +116,7 @@ def _read(candidate: _Candidate, seen: set[str], known: set[str]) -> tuple[str, 
     except (FileNotFoundError, NotADirectoryError):
         return None
     except errors.UnsafeFile as error:
-        if "leads out" in error.reason and _target(candidate.path) in known:  # which is read under its own name
+        if "leads out" in error.reason and _target(candidate.path) in known:  # it is read under its own name
             return None
         raise _Unreadable(_reason(error, candidate)) from None
     except OSError as error:
@@ -131,7 +133,7 @@ def _reason(error: errors.UnsafeFile, candidate: _Candidate) -> str:
 
 
 def _target(path: Path) -> str | None:
-    """Where a link says that it leads; nothing is opened."""
+    """Return the target of a link without opening anything."""
     with contextlib.suppress(OSError):
         return os.path.normpath(path.parent / os.readlink(path))  # noqa: PTH115
     return None

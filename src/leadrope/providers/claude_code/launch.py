@@ -1,4 +1,4 @@
-"""One start, planned whole: command, environment and private files; writes nothing and starts nothing."""
+"""Plans one start completely: command, environment and private files. Writes nothing and starts nothing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from leadrope.providers.claude_code.env import child_env
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Ready to start once folders and files are written, for their owner only. Prints no value of the environment."""
+    """A start that is ready once folders and files are written, for their owner only. Its repr contains no environment
+    values.
+    """
 
     argv: tuple[str, ...]
     env: dict[str, str]
@@ -50,9 +52,7 @@ def plan_launch(
     domain: Domain = Domain(),  # noqa: B008  # frozen
     own_servers: Iterable[str] = (),
 ) -> LaunchPlan:
-    """Plan one start. The child's temporary files go into the `tmp` of `run_dir`, the files of the plan into
-    `launch_dir`.
-    """
+    """Plan one start. The child's temporary files go to `tmp` in `run_dir`, the plan's files to `launch_dir`."""
     line = command(
         request,
         binary=binary,

@@ -1,4 +1,4 @@
-"""Where the Claude Code program is and which version answers; knows nothing of runs.
+"""Finds the Claude Code program and checks its version; independent of runs.
 
 `--version` and `auth status` are the only commands started here. Neither is an agent: no prompt, no model, no tool.
 """
@@ -27,15 +27,15 @@ from leadrope.regex import regex
 
 SETTING = "LEADROPE_CLAUDE_BIN"
 MODEL_URL = "https://api.anthropic.com"
-"""Where the program asks its model, unless it is told another address."""
+"""The model's address that the program uses by default."""
 
 MINIMUM = (2, 1, 0)
 BELOW = (3, 0, 0)
 TESTED = ("2.1.325",)
-"""Versions whose gate was measured. Another one inside the range works by its promise, not by our measurement."""
+"""Versions whose gate was tested. Others in the supported range are expected to work, but were not tested."""
 
-# A cold start takes about 2 s on a small machine, and 16 starts at once took 10 s. Much less would call a busy
-# machine broken; much more would make `doctor` hang on a program that waits for input.
+# A cold start takes about 2 s on a small machine, and 16 concurrent starts took 10 s. A much lower limit would report a
+# busy machine as broken; a much higher one would make `doctor` hang on a program that waits for input.
 ANSWER_TIMEOUT_S = 20.0
 _ANSWER_BYTES = 64 * 1024
 _VERSION = regex(r"\s*v?(\d+)\.(\d+)\.(\d+)")
@@ -45,18 +45,18 @@ class CliCheck(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None = None
     version: str | None = None
     reason: str | None = None
-    """Why the program cannot be used; None when it can."""
+    """Why the program cannot be used; None if it can."""
     supported: bool = False
     tested: bool = False
-    """False for a supported version that nobody has measured: warn, and check its gate before its first use."""
+    """False for a supported but untested version: warn, and check its gate before its first use."""
 
 
 class AuthStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What the program says of its own login."""
+    """The program's report on its own login."""
 
     logged_in: bool = False
     method: str = ""
-    """The program's word: `claude.ai`, `oauth_token`, `api_key`."""
+    """As the program names it: `claude.ai`, `oauth_token`, `api_key`."""
     reason: str | None = None
 
 
@@ -72,13 +72,13 @@ class _StatusReply(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def install_hint() -> str:
-    """How to get the program, with a command that fits the way in which leadrope itself was installed."""
+    """Return how to install the program, with a command that fits the way leadrope itself was installed."""
     bundle = installation.command_for("claude")
     return f"Install it with `npm install -g @anthropic-ai/claude-code`, or with `{bundle}`."
 
 
 def bundled() -> Path | None:
-    """The program inside an installed `claude_agent_sdk`, found without importing that package (0.8 s of CPU)."""
+    """Find the program inside an installed `claude_agent_sdk`, without importing that package (0.8 s of CPU)."""
     try:
         spec = importlib.util.find_spec("claude_agent_sdk")
     except (ImportError, ValueError):
@@ -94,9 +94,9 @@ def bundled() -> Path | None:
 def find_binary(
     setting: str | None, environ: Mapping[str, str], *, find_bundled: Callable[[], Path | None] = bundled
 ) -> str:
-    """The absolute path of the program: what was set, else `claude` on PATH, else the bundled one.
+    """Return the absolute path of the program: as configured, else `claude` on PATH, else the bundled one.
 
-    A setting that leads nowhere is an error: falling back would run another program than the one asked for.
+    A configured path that does not exist is an error: falling back would run another program than the one requested.
     """
     if setting:
         return _explicit(setting, spelling.option("binary"), environ, field="binary")
@@ -134,7 +134,7 @@ async def check_cli(
 
 
 def judge(path: str, exit_code: int, stdout: str, stderr: str) -> CliCheck:
-    """What an answer to `--version` means."""
+    """Interpret the output of `--version`."""
     match = _VERSION.match(stdout)
     if exit_code != 0 or match is None:
         said = (stderr.strip() or stdout.strip() or "nothing")[:200]
@@ -152,7 +152,7 @@ def judge(path: str, exit_code: int, stdout: str, stderr: str) -> CliCheck:
 
 
 def why_unsupported(check: CliCheck) -> str | None:
-    """One sentence about a version out of range; None for any other."""
+    """Describe a version that is out of range in one sentence; None for any other."""
     if check.supported or check.version is None:
         return None
     number = tuple(map(int, check.version.split(".")))
@@ -174,7 +174,7 @@ async def auth_status(
 ) -> AuthStatus:
     """Ask the program whether it is logged in by itself, in the user's own home and without any credential of ours.
 
-    Never raises; a program that cannot say is not logged in, and `reason` tells why.
+    Never raises; a program that cannot tell counts as not logged in, and `reason` says why.
     """
     env = _bare_env(environ) | {"HOME": str(home)}
     # Without USER the macOS key chain entry is not found; the others are HOME's names on Windows.
@@ -208,7 +208,7 @@ def _explicit(setting: str, source: str, environ: Mapping[str, str], *, field: s
 
 
 def _on_path(name: str, environ: Mapping[str, str]) -> str | None:
-    # An entry like `.` would let the working directory, which may be a stranger's repository, choose the program.
+    # An entry like `.` would let the working directory, possibly a stranger's repository, choose the program.
     folders = [folder for folder in environ.get("PATH", "").split(os.pathsep) if Path(folder).is_absolute()]
     return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
 
@@ -228,13 +228,15 @@ def _bare_env(environ: Mapping[str, str]) -> dict[str, str]:
 async def _ask(
     binary: str, args: Sequence[str], env: Mapping[str, str], *, timeout_s: float, own_home: bool = False
 ) -> _Answer:
-    """Run one short command to its end. The output goes to files: a grandchild that holds a pipe cannot hold us."""
+    """Run one short command to its end. Output goes to files, so that a grandchild that holds a pipe open cannot block
+    us.
+    """
     with tempfile.TemporaryDirectory(prefix="leadrope-ask-", ignore_cleanup_errors=True) as scratch:
         folder = Path(scratch)
         child_env = dict(env) | {"TMPDIR": scratch}
         if not own_home:
             child_env |= {"HOME": scratch, "CLAUDE_CONFIG_DIR": str(folder / "config")}
-        # Without names: what the program puts into its folder cannot take their place.
+        # Unnamed: what the program puts into its folder cannot replace them.
         with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
             process = await asyncio.create_subprocess_exec(
                 binary,

@@ -1,4 +1,4 @@
-"""The one-shot form, `claude -p --output-format json`: its output into a reply, and a reply into events."""
+"""The one-shot form, `claude -p --output-format json`: decodes its output into a reply, and a reply into events."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class OneshotReply(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     cost_usd: float = 0.0
     output: Any = None
-    """The structured output, when there is one."""
+    """The structured output, if any."""
     exit_code: int = 0
     reason: str = "success"
-    """The agent's word for how the turn ended."""
+    """The agent's reason for the end of the turn."""
     warnings: tuple[Warning_, ...] = ()
 
 
 def decode_oneshot(stdout: str | bytes, stderr: str, exit_code: int) -> OneshotReply:
-    """Always a reply: what cannot be read is given as it is, with a warning.
+    """Decode the output. Always returns a reply: text that cannot be decoded is passed on verbatim, with a warning.
 
     decode_oneshot('{"type":"result","result":"done"}', "", 0).text
     """
@@ -50,7 +50,7 @@ def decode_oneshot(stdout: str | bytes, stderr: str, exit_code: int) -> OneshotR
 
 
 def is_oneshot(content: bytes) -> bool:
-    """A whole file that is one reply: a JSON string, or an object that says what an answer was."""
+    """Return whether a file is one reply: a JSON string, or an object that contains an answer."""
     try:
         value = msgspec.json.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -64,7 +64,7 @@ _ANSWERS = frozenset(("result", "structured_output", "error"))
 
 
 def read_oneshot(content: bytes, *, run_id: str, start: float = 0.0) -> Iterator[Read]:
-    """The reply as the events of one turn: its session, its message, and how it ended."""
+    """Convert the reply to the events of one turn: its session, its message, and its end."""
     reply = decode_oneshot(content, "", 0)
     log = transcripts.Log(run_id, start)
     if reply.session_id or reply.model:
@@ -118,7 +118,7 @@ def _reply(told: wire.Oneshot) -> OneshotReply:
 
 
 def _failed(raw: bytes, stderr: str, exit_code: int) -> OneshotReply:
-    """The exit code decides; what the output still tells (a session, a cost, turns used up) is kept."""
+    """Return a failed reply, based on the exit code; what the output still has (a session, a cost, turns) is kept."""
     try:
         told = _DECODER.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -127,7 +127,7 @@ def _failed(raw: bytes, stderr: str, exit_code: int) -> OneshotReply:
         told = wire.Oneshot(result=told)
     known = _reply(told)
     if told.subtype == "error_max_turns":
-        # Today's CLI exits with 1 here; what was done in the turns it had is an answer all the same.
+        # Current CLIs exit with 1 here; the work done in the allowed turns is still an answer.
         return msgspec.structs.replace(known, exit_code=exit_code)
     said = stderr.strip() or _text(told.result) or told.subtype or ""
     return msgspec.structs.replace(
@@ -139,7 +139,7 @@ def _failed(raw: bytes, stderr: str, exit_code: int) -> OneshotReply:
 
 
 def _text(value: Any) -> str:
-    """A text as it is; an object's own `result` or `text`; anything else as JSON."""
+    """Return a text verbatim, an object's own `result` or `text`, and anything else as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Pieces of a line as our own values: a call, the result of one, counts of tokens, a time. Reads no whole line."""
+"""Converts parts of a line to our own values: a call, its result, token counts, a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leadrope.core.tools import ToolCall
 from leadrope.providers.claude_code import wire
 
 WRONG_INPUT = "value"
-"""A tool call's input is an object; a model that sent something else has it under this key."""
+"""A tool call's input is an object; anything else that a model sends is stored under this key."""
 
 _NOTHING = Usage()
 _MODELS = msgspec.json.Decoder(dict[str, wire.ModelUsage] | None)
@@ -47,9 +47,9 @@ def completed(
 
 
 def _was_executed(call_id: str, text: str, meta: msgspec.Raw | None) -> bool:
-    """Whether a failed call ran. A call that the CLI rejects before any hook has no entry and this text.
+    """Return whether a failed call ran. A call that the CLI rejects before any hook has no entry and this text.
 
-    Both are asked for: the text alone could be printed by a command that did run.
+    Both are checked: the text alone could be printed by a command that did run.
     """
     for entry in _META.decode(meta) or () if meta else ():
         if entry.id == call_id:
@@ -58,7 +58,7 @@ def _was_executed(call_id: str, text: str, meta: msgspec.Raw | None) -> bool:
 
 
 def usage(told: wire.Tokens | None, before: Usage = _NOTHING) -> Usage:
-    """Counts as told; those that are missing or zero keep what was known before."""
+    """Return the counts as reported; missing or zero ones keep the earlier value."""
     if told is None:
         return before
     return Usage(
@@ -82,13 +82,13 @@ def share(told: wire.ModelUsage) -> ModelShare:
 
 
 def total_cost(line: wire.Result) -> float | None:
-    """What the process has cost so far, as the CLI tells it; None: it does not."""
+    """Return the cost of the process so far, as the CLI reports it; None if it does not."""
     if line.total_cost_usd is not None:
         return line.total_cost_usd
     try:
         models = _MODELS.decode(line.model_usage) if line.model_usage else None
     except msgspec.MsgspecError:
-        return None  # an older CLI's own shape
+        return None  # the format of an older CLI
     costs = [model.cost_usd for model in (models or {}).values()]
     return sum(costs) if any(costs) else None
 

@@ -1,4 +1,4 @@
-"""The provider: finds the program, the credential and the session's folder, and plans one start. Starts no agent."""
+"""The provider: finds the program, the credential and the session's folder, and plans a start. Starts no agent."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ MODEL_URL = locate.MODEL_URL
 OVERHEAD_TOKENS = 21_000
 """A first request of CLI 2.1.325 has 85 kB beside the prompt."""
 SOUND_BYTES = 64 * 1024 * 1024
-"""Of a transcript, in which something must have been said. The first prompt is among its first lines."""
+"""Read limit for a transcript when checking that it contains a message. The first prompt is among its first lines."""
 FORKED_BYTES = 4 * 1024 * 1024 * 1024
-"""Of a session's transcripts with those of its subagents; the largest that are known are some hundred MiB."""
+"""Copy limit for a session's transcripts, including its subagents'; the largest known are some hundred MiB."""
 DIAGNOSIS_S = 5.0
-"""For the version of a program that has failed: whoever waits has its error already."""
+"""For asking a failed program's version: the user already has its error."""
 _MOST_NAMED = 5
 
 
@@ -61,7 +61,7 @@ class ClaudeCode:
         return locate.why_unsupported(found)
 
     async def prepare(self, request: RunRequest, place: base.StartContext, *, attempt: int) -> base.Launch:
-        # Before the program is asked for its login: a request that cannot be carried out starts nothing at all.
+        # Before the program is asked about its login: an invalid request must start nothing at all.
         environment.check_variables(request.variables, request.secret_variables)
         attached = attachments.of_request(request)
         environ = place.environ
@@ -130,7 +130,7 @@ class ClaudeCode:
             instructions=tuple(told.files) if told else (),
             notices=(*(Notice(level="warning", code="setup", message=text) for text in notices), *_not_apart(domain)),
             key_sources=credentials.expected_key_source(credential),
-            # The program refreshes its own login after a first refusal; a forwarded credential stays as it is.
+            # The program refreshes its own login after the first 401; a forwarded credential does not change.
             patience_401=2 if is_own_login else 1,
             attachments=attached,
             shown=(domain.folder,) if domain.folder else (),
@@ -144,7 +144,7 @@ class ClaudeCode:
         return ClaudeSession(request, launch.attachments, launch.own_servers)
 
     def tidy(self, launch: base.Launch) -> None:
-        """Of the private folder only the transcripts are worth keeping; the rest is caches and snapshots."""
+        """Remove everything but the transcripts from the private folder; the rest is caches and snapshots."""
         if launch.config_dir is None:
             return
         with contextlib.suppress(OSError, errors.UnsafeFile), Folder.open(launch.config_dir, follows=False) as folder:
@@ -163,7 +163,7 @@ def own_login(env: Mapping[str, str]) -> tuple[str, ...]:
 def _domain(request: RunRequest, place: base.StartContext) -> command_domain.Domain:
     found = command_domain.look(place.blocked_programs)
     if (request.agent_sandbox or {}).get("enabled") and found.version < command_domain.SCOPES_SINCE:
-        # Where no mount is allowed the agent cannot build it. It has a process table of its own, without the agent.
+        # If mounts are not allowed, the agent cannot build it. It would have its own process table, without the agent.
         return msgspec.structs.replace(found, missing="the agent's own sandbox does not work in such a domain here")
     return command_domain.install(place.home, place.blocked_programs)
 
@@ -177,7 +177,7 @@ def _not_apart(domain: command_domain.Domain) -> Iterator[Notice]:
 def config_folder(
     request: RunRequest, place: base.StartContext, session_id: str | None, *, attempt: int, notices: list[str]
 ) -> Path:
-    """The program's private folder. It stays with the session, because its transcript is what a resume reads."""
+    """Return the program's private folder. It is kept with the session, because a resume reads its transcript."""
     if not request.persist_session:
         return place.launch_dir / "config"
     sessions = home.sessions_dir(place.home)
@@ -189,7 +189,7 @@ def config_folder(
     if new.exists():
         if attempt == 1:
             raise errors.BadValue("session_id", f"{session_id} is in use", hint="Resume it, or choose another.")
-        # A session's id can be used once; what the failed attempt left is nothing that anyone would resume.
+        # A session id can be used only once; nobody would resume what the failed attempt left.
         with Folder.open(new.parent, follows=False) as session:
             session.remove(new.name)
     if old is not None:
@@ -198,7 +198,9 @@ def config_folder(
 
 
 def _without_links(config: Path) -> list[str]:
-    """Removes what an earlier agent may have left for the program to follow: without a sandbox it would be led out."""
+    """Remove links that an earlier agent may have left: without a sandbox the program would follow them out of the
+    folder.
+    """
     removed: list[str] = []
     with Folder.open(config, follows=False) as folder:
         try:
@@ -216,7 +218,7 @@ def _without_links(config: Path) -> list[str]:
 
 
 def _copy(old: Path, new: Path) -> list[str]:
-    """The transcripts of a session for its fork: regular files alone, so that no link of an agent leads anywhere."""
+    """Copy a session's transcripts for its fork: only regular files, so that an agent's links lead nowhere."""
     with Folder.open(old, follows=False) as source, Folder.open(new, follows=False) as target:
         try:
             copied = source.copy_tree(TRANSCRIPTS, target, TRANSCRIPTS, most_bytes=FORKED_BYTES)
@@ -233,7 +235,7 @@ def _copy(old: Path, new: Path) -> list[str]:
 
 
 def _to_resume(sessions: Path, session_id: str) -> Path:
-    """The folder that the program resumes from, if it can."""
+    """Return the folder that the program resumes from, if it can."""
     if not (sessions / session_id).is_dir():
         raise errors.BadValue(
             "resume",
@@ -250,7 +252,9 @@ def _to_resume(sessions: Path, session_id: str) -> Path:
 
 
 def _is_sound(session: Path, session_id: str) -> bool:
-    """Somebody has said something in it. The program itself would start without a word about what it cannot read."""
+    """Return whether the transcript contains a message. The program itself would start silently with one it cannot
+    read.
+    """
     try:
         with Folder.open(session, follows=False) as opened, opened.folder(f"config/{TRANSCRIPTS}") as folder:
             names = [f"{entry.path}/{session_id}.jsonl" for entry in folder.entries() if entry.kind == "folder"]
@@ -277,7 +281,7 @@ class _Entry(msgspec.Struct, frozen=True):
 async def _behind_broker(
     request: RunRequest, credential: credentials.Credential, place: base.StartContext
 ) -> tuple[RunRequest, credentials.Credential]:
-    """The agent gets a token of this run in place of the credential, of the same kind, so that it behaves the same."""
+    """Put a broker in between: the agent gets a token of this run of the same kind as the credential."""
     wanted = credential.kind == "api_key" if request.broker is None else request.broker
     if not wanted or place.open_broker is None:
         return request, credential

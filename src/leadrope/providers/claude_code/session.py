@@ -1,8 +1,8 @@
-"""One conversation with the CLI over its control protocol: lines in, events and signals out; intentions in, bytes out.
+"""A conversation with the CLI over its control protocol: decodes its lines to events and signals, encodes our messages.
 
-The gate rests on one registration: a PreToolUse callback without a matcher, which the CLI calls before every tool call
-in every mode, for subagents too. `onFailure: block` is what makes it a gate: without it, an answer that the CLI cannot
-read lets the tool run.
+The gate depends on one registration: a PreToolUse callback without a matcher, which the CLI calls before every tool
+call in every mode, for subagents too. `onFailure: block` makes it a gate: without it, an answer that the CLI cannot
+parse lets the tool run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ OPENING_ID = "leadrope-open"
 GATE_ID = "leadrope-gate"
 # The CLI's own time-out of the callback must come after ours: ours denies with a reason, its blocks without one.
 GATE_MARGIN_S = 60
-# With no limit on approvals the callback must never expire; the CLI takes large numbers as they are.
+# Without a limit on approvals the callback must never expire; the CLI accepts large numbers.
 GATE_FOREVER_S = 10**9
 
 CALL_ID = "claudecode/toolUseId"
-"""By which a message to a server names the tool call that it belongs to."""
+"""The key with which a message to a server names its tool call."""
 
-# Tools after which a turn may begin by itself: at a time, at an event, at another's message.
+# Tools after which a turn may begin by itself: at a time, on an event, on another agent's message.
 _WAKING = ("Cron", "Schedule", "Monitor", "RemoteTrigger", "SendMessage", "Team", "Workflow", "PushNotification")
 
 
@@ -54,13 +54,13 @@ class ClaudeSession:
         self._approval_s = request.limits.approval_s
         self._mode = cli_mode(request.mode)
         self._decoder = decode.Decoder(tell=self._tell, server=_server(request.base_url or locate.MODEL_URL))
-        # What we have said, so that whatever else the CLI takes from its input is noticed.
+        # The messages that we sent, so that any other input of the CLI is noticed.
         self._prompts: set[str] = set()
         self._requests = {OPENING_ID}
         self._answers: dict[str, str] = {}
         self._turns_due = 0
         self._may_wake = False
-        """Something was seen that can begin a turn without a prompt of ours."""
+        """Whether something was seen that can begin a turn without a prompt of ours."""
         self._plans: dict[str, dict[str, Any]] = {}
         """Call -> its input, as the model wrote it."""
         self._servers: set[str] | None = None
@@ -83,7 +83,7 @@ class ClaudeSession:
             signals.CliSessionState: lambda now: base.SessionState(idle=now.state == "idle"),
         }
 
-    # -- what we say ------------------------------------------------------------------------------------------------
+    # -- encoding ---------------------------------------------------------------------------------------------------
 
     def open(self) -> bytes:
         timeout = self._approval_s + GATE_MARGIN_S if self._approval_s else GATE_FOREVER_S
@@ -94,9 +94,11 @@ class ClaudeSession:
         return _request(OPENING_ID, opening)
 
     def prompt(self, text: str) -> bytes:
-        """`client_composed` sends the text as it is: without it `/name` runs a command and `@path` reads a file, both
-        past the gate. Attachments belong to the request's own prompt and are said once, before it. The `uuid` comes
-        back with the message (--replay-user-messages); nobody else knows it before that.
+        """Encode a prompt.
+
+        `client_composed` sends the text verbatim: without it `/name` runs a command and `@path` reads a file, both
+        bypassing the gate. Attachments belong to the request's own prompt and are sent once, before it. The `uuid` is
+        echoed with the message (--replay-user-messages); nobody else knows it before that.
         """
         own_id = str(uuid.uuid4())
         self._prompts.add(own_id)
@@ -172,12 +174,12 @@ class ClaudeSession:
         return _line({"type": "control_response", "response": answer})
 
     def _refusal(self, request_id: str, error: str) -> base.Unanswerable:
-        """Unanswered, the request would hold the agent for ever."""
+        """Reject a request; unanswered, it would block the agent forever."""
         answer = {"subtype": "error", "request_id": request_id, "error": error}
         self._answers[request_id] = _decision(None)
         return base.Unanswerable(answer=_line({"type": "control_response", "response": answer}))
 
-    # -- what it said -----------------------------------------------------------------------------------------------
+    # -- decoding ---------------------------------------------------------------------------------------------------
 
     def receive(self, lines: Sequence[Any]) -> list[Event | base.Signal]:
         out: list[Any] = []
@@ -193,7 +195,7 @@ class ClaudeSession:
         return failures.explain_lines(stderr)
 
     def _replied(self, reply: signals.ControlReply) -> base.Signal | None:
-        """Its reply to a request of ours, or our own answer to one of its requests, which it tells again."""
+        """Handle a reply to a request of ours, or the echo of our answer to one of its requests."""
         request_id = reply.request_id
         if request_id in self._answers:
             decision = self._answers.pop(request_id)
@@ -210,7 +212,7 @@ class ClaudeSession:
         return ready_from(reply.payload, self._mode)
 
     def _replayed(self, replay: signals.Replay) -> base.Signal | None:
-        """None for a prompt of ours, and for the report of a task that was seen to start."""
+        """Handle an echoed message; None for a prompt of ours, and for the report of a task that was seen to start."""
         if replay.uuid in self._prompts or (replay.origin == "task-notification" and self._may_wake):
             return None
         return base.Foreign(what="a message of the user that is none of this run's prompts")
@@ -228,12 +230,12 @@ class ClaudeSession:
 
     def _held(self, held: signals.HookCall) -> base.CallHeld:
         self._may_wake = self._may_wake or held.call.name.startswith(_WAKING)
-        # A `cd` of an earlier call is still in force: the CLI says where its shell is with every call.
+        # A `cd` in an earlier call is still in effect: the CLI reports its shell's folder with every call.
         call = msgspec.structs.replace(held.call, cwd=held.cwd) if held.cwd else held.call
         return base.CallHeld(request_id=held.request_id, call=call)
 
     def _started(self, init: signals.Init) -> base.Signal:
-        """A turn has begun. With --strict-mcp-config the servers of the first one are all that there will ever be."""
+        """Handle the start of a turn. With --strict-mcp-config the servers of the first turn never change."""
         if not self._turns_due and not self._may_wake:
             return base.Foreign(what="a turn that none of this run's prompts has begun")
         self._turns_due = max(0, self._turns_due - 1)
@@ -246,7 +248,7 @@ class ClaudeSession:
 
 
 def content_blocks(attachment: Attachment) -> list[dict[str, Any]]:
-    """A file as the model's API takes it; an image block has no place for the file's name, so it is told before."""
+    """Convert a file for the model's API; an image block has no field for its name, so the name precedes it."""
     if attachment.kind == "text":
         source = {"type": "text", "media_type": "text/plain", "data": attachment.text}
         return [{"type": "document", "source": source, "title": attachment.name}]
@@ -273,7 +275,7 @@ def _request(request_id: str, request: dict[str, Any]) -> bytes:
 
 
 def _decision(response: Any) -> str:
-    """What an answer decides. Its texts and numbers are not compared: the CLI may have written them otherwise."""
+    """Return what an answer decides. Texts and numbers are not compared: the CLI may have reformatted them."""
     if not isinstance(response, dict):
         return "refused"
     output = response.get("hookSpecificOutput")
@@ -295,7 +297,7 @@ def _started(init: signals.Init) -> base.Started:
 
 
 def ready_from(payload: Any, mode: str) -> base.Ready:
-    """Does the CLI's answer to the opening show that the gate will hold?"""
+    """Check that the CLI's answer to the initialization shows that the gate is in effect."""
     told = payload if isinstance(payload, dict) else {}
     version = told.get("claude_code_version")
     version = version if isinstance(version, str) else ""
@@ -310,6 +312,6 @@ def ready_from(payload: Any, mode: str) -> base.Ready:
 
 
 def _server(url: str) -> str:
-    """The address without a user name or password in it."""
+    """Return the address without user name and password."""
     split = urlsplit(url)
     return f"{split.scheme}://{split.netloc.rpartition('@')[2]}"

@@ -1,7 +1,7 @@
-"""The CLI's own session file (`projects/<folder>/<id>.jsonl`) into our events. Opens no file.
+"""Converts the CLI's own session file (`projects/<folder>/<id>.jsonl`) to our events. Opens no file.
 
-It is a memory, not a protocol: prompts, answers, calls and results are there with their times, while turns, costs and
-the end of the process are not told. Turns are found between prompts; what is missing is left out, never made up.
+The file is a record, not a protocol: it has prompts, answers, calls and results with their times, but no turns, costs
+or end of the process. Turns are inferred from prompts; missing data is omitted, never made up.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from leadrope.providers.claude_code.transcripts import LineEvents, Log, Read, de
 from leadrope.regex import regex
 
 LOOK_AHEAD = 200
-"""Lines that are searched for what describes the session. The model stands in the first answer, behind some twenty
-lines of the CLI's own notes; a longer search holds more lines in memory for a field that may not be there."""
+"""Lines searched for the session's description. The model is in the first answer, after about twenty lines of the CLI's
+own notes; a longer search keeps more lines in memory for a field that may be missing.
+"""
 
 OUTPUT_TOOL = "StructuredOutput"
 _INTERRUPTED = "[Request interrupted by user"
@@ -30,7 +31,7 @@ _NOTIFICATION = "<task-notification>"
 _LOCAL = ("<command-", "<local-command-")
 _TAG = regex(r"<(task-id|tool-use-id|status|summary)>(.*?)</\1>", re.DOTALL)
 
-# What the CLI notes for itself, and the field that says the most. A kind that is not here is kept whole.
+# The CLI's own notes, and their most informative field. Unlisted kinds are kept completely.
 _NOTES: dict[str, str] = {
     "agent-color": "agentColor",
     "agent-name": "agentName",
@@ -59,7 +60,7 @@ _NOTES: dict[str, str] = {
 
 
 class SubagentFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A subagent's own file beside the session's."""
+    """A subagent's own file next to the session's."""
 
     agent_id: str
     lines: Iterable[bytes] = ()
@@ -71,7 +72,7 @@ class SubagentFile(msgspec.Struct, frozen=True, kw_only=True):
 def read_session(
     lines: Iterable[bytes], *, run_id: str, start: float = 0.0, agents: Sequence[SubagentFile] = ()
 ) -> Iterator[Read]:
-    """A session, its subagents' files woven in by time."""
+    """Read a session and merge the files of its subagents by time."""
     stream = _by_time([lines, *(agent.lines for agent in agents)], start)
     head = list(islice(stream, LOOK_AHEAD))
     log = Log(run_id, start)
@@ -86,7 +87,7 @@ def _by_time(files: Sequence[Iterable[bytes]], start: float) -> Iterator[tuple[f
         now = start
         for line in lines:
             if line.strip():
-                # A file is written in order; a clock that was set back does not change that.
+                # A file is written in order, even if the clock was set back.
                 now = max(now, transcripts.time_of(line) or now)
                 yield now, line
 
@@ -94,7 +95,7 @@ def _by_time(files: Sequence[Iterable[bytes]], start: float) -> Iterator[tuple[f
 
 
 def _facts(lines: Iterable[bytes]) -> events.SessionStarted | None:
-    """What the first lines tell about the session; None when they name none."""
+    """Return the session's description from the first lines; None if they have none."""
     found: dict[str, str] = {}
     for line in lines:
         value = _object(line)
@@ -128,7 +129,7 @@ def _object(line: bytes) -> dict[str, Any]:
 
 
 class _Turn:
-    """What one turn came to, as far as its lines tell."""
+    """The result of one turn, as far as its lines show it."""
 
     def __init__(self, number: int, *, background: bool) -> None:
         self.number = number
@@ -136,7 +137,7 @@ class _Turn:
         self.text = ""
         self.is_error = False
         self.is_answered = False
-        """The last thing the main agent did was to speak, not to call."""
+        """Whether the main agent's last action was a message, not a call."""
         self.interrupted = False
         self.stop_reason: str | None = None
         self.messages: set[str] = set()
@@ -179,7 +180,7 @@ class _Session:
     def close(self) -> list[events.Event]:
         return self._end_turn()
 
-    # -- what was said
+    # -- messages
 
     def _said(self, kind: str, value: dict[str, Any], line: bytes, before: list[events.Event]) -> LineEvents:
         agent_id = value.get("agentId") or ("sidechain" if value.get("isSidechain") is True else None)
@@ -194,7 +195,7 @@ class _Session:
         return LineEvents(own=own or [transcripts.said_nothing(line)], before=before)
 
     def _decoded(self, line: bytes) -> list[events.Event]:
-        # No line of a session file gives a signal: those are all of the control protocol, or `init`.
+        # Session files contain no signals: those belong to the control protocol, or to `init`.
         return [item for item in self._decoder.feed([line]) if isinstance(item, events.Event)]
 
     def _prompted(self, value: dict[str, Any], agent_id: Any, line: bytes, before: list[events.Event]) -> LineEvents:
@@ -217,7 +218,7 @@ class _Session:
         return LineEvents(own=[transcripts.prompt(text)], before=before)
 
     def _follow(self, value: dict[str, Any], own: list[events.Event]) -> None:
-        """What the main agent's line means for its turn, and its tokens, once for each message."""
+        """Update the turn with a line of the main agent, and count its tokens, once per message."""
         message = value["message"]
         message_id = message.get("id")
         turn = self._turn
@@ -241,13 +242,13 @@ class _Session:
                     turn.is_answered = call.name == OUTPUT_TOOL
                     turn.output = call.input if turn.is_answered else msgspec.UNSET
                 case events.ToolCompleted():
-                    # A refused structured answer is tried again; an accepted one ends the turn without a word.
+                    # A rejected structured answer is retried; an accepted one ends the turn without a message.
                     turn.is_answered = turn.output is not msgspec.UNSET and not event.is_error
                 case _:
                     pass
 
     def _end_turn(self) -> list[events.Event]:
-        """None for a turn that was cut off: then nobody knows how it ended."""
+        """End the turn; no event for one that was cut off, since it is unknown how it ended."""
         turn, self._turn = self._turn, None
         if turn is None or not (turn.is_answered or turn.interrupted):
             return []
@@ -289,7 +290,7 @@ class _Session:
         ]
 
     def _agent_result(self, value: dict[str, Any], own: list[events.Event]) -> list[events.Event]:
-        """The result of a call that started an agent says who it was, and whether it is done."""
+        """Read, from the result of a call that started an agent, which agent it was and whether it is done."""
         result = value.get("toolUseResult")
         agent_id = result.get("agentId") if isinstance(result, dict) else None
         if not isinstance(result, dict) or not isinstance(agent_id, str):
@@ -310,7 +311,7 @@ class _Session:
 
 
 def _as_printed(kind: str, value: dict[str, Any], agent_id: Any) -> dict[str, Any]:
-    """The line as the CLI would have printed it."""
+    """Return the line in the form in which the CLI would have printed it."""
     message = value["message"]
     line: dict[str, Any] = {"type": kind, "message": message, "agent_id": agent_id}
     if value.get("isApiErrorMessage") is True:
@@ -343,7 +344,7 @@ def _notified(text: str) -> list[events.Event]:
 def _note(kind: str, value: dict[str, Any]) -> str:
     told = value.get(_NOTES[kind])
     if kind == "attachment" and isinstance(told, dict):
-        # What the model was shown beside the conversation.
+        # What the model was shown in addition to the conversation.
         rendered = value.get("rendered")
         texts = (
             [each.get("content") for each in rendered if isinstance(each, dict)] if isinstance(rendered, list) else []

@@ -1,4 +1,4 @@
-"""What the CLI says that is no event: requests that its session must answer, and states that the runtime must know."""
+"""Messages of the CLI that are not events: requests that its session must answer, and states for the runtime."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Control(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Init(_Control, frozen=True, kw_only=True):
-    """How a turn starts; the first one of a process is the start of the session."""
+    """The start of a turn; the first one of a process is the start of the session."""
 
     session_id: str
     model: str
@@ -29,7 +29,7 @@ class Init(_Control, frozen=True, kw_only=True):
 
 
 class HookCall(_Control, frozen=True, kw_only=True):
-    """The CLI holds a tool call until this is answered."""
+    """The CLI blocks a tool call until this is answered."""
 
     request_id: str
     call: ToolCall
@@ -38,7 +38,7 @@ class HookCall(_Control, frozen=True, kw_only=True):
 
 
 class CliPermissionAsked(_Control, frozen=True, kw_only=True):
-    """The CLI asks for itself; it comes after the hook, for the same call."""
+    """The CLI's own permission request; it follows the hook, for the same call."""
 
     request_id: str
     call: ToolCall
@@ -55,15 +55,15 @@ class ControlReply(_Control, frozen=True, kw_only=True):
 
 
 class Replay(_Control, frozen=True, kw_only=True):
-    """A message that came to the CLI's input, told again."""
+    """The echo of a message that the CLI received."""
 
     uuid: str
     origin: str = ""
-    """Of one that the CLI has made itself, of the end of a background task for instance."""
+    """Set for a message from the CLI itself, such as the end of a background task."""
 
 
 class ControlCancelled(_Control, frozen=True, kw_only=True):
-    """Stop showing it, and do not answer it."""
+    """Stop showing the request, and do not answer it."""
 
     request_id: str
 
@@ -75,14 +75,14 @@ class McpMessage(_Control, frozen=True, kw_only=True):
 
 
 class OtherControl(_Control, frozen=True, kw_only=True):
-    """A request that is not understood; unanswered it would hold the agent, so the session refuses it."""
+    """An unknown request; the session rejects it, since unanswered it would block the agent."""
 
     request_id: str
     subtype: str
 
 
 class BackgroundTasks(_Control, frozen=True, kw_only=True):
-    """What still runs behind the turn; agents are waited for, commands are not."""
+    """What is still running after the turn; agents are waited for, commands are not."""
 
     agents: int
     commands: int

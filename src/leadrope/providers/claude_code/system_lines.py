@@ -1,4 +1,4 @@
-"""The CLI's `system` lines: how a turn starts, retries, refusals, subagents and background tasks, and notes."""
+"""Decodes the CLI's `system` lines: turn starts, retries, refusals, subagents, background tasks and notes."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _WORDS = {
     "session_writes_lost": "the agent could not save all of its own record of the session",
     "file_attachments_missing": "the agent could not find all attached files",
 }
-"""For notes that the agent sends without a text."""
+"""Texts for notes that the agent sends without one."""
 _DECODERS = {subtype: msgspec.json.Decoder(kind) for subtype, kind in wire.SYSTEM.items()}
 _NOTE = msgspec.json.Decoder(wire.SystemNote)
 
 
 class SystemLines:
-    """Reads one process's `system` lines in order."""
+    """Decodes one process's `system` lines in order."""
 
     def __init__(self, tell: signals.Tell) -> None:
         self._tell = tell
         self.agents: dict[str, str] = {}
-        """From the call that started a subagent to the subagent's own id."""
+        """The call that started a subagent -> the subagent's id."""
         self._turns = 0
         self._tasks: dict[str, bool] = {}
         """Open background tasks; True for an agent."""
@@ -145,5 +145,7 @@ class SystemLines:
 
 
 def _is_agent(task_type: str | None) -> bool:
-    """An unknown kind counts as an agent: waiting too long is mended by a clock, an answer cut off is lost."""
+    """Return whether a task is an agent. Unknown kinds count as agents: a time limit ends a needless wait, but a
+    cut-off answer is lost.
+    """
     return task_type is None or not ("bash" in task_type or "shell" in task_type or "monitor" in task_type)

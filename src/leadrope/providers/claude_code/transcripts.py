@@ -1,7 +1,7 @@
-"""Recordings of the CLI into our events: its stdout (stream-json), or its own session file. Opens no file.
+"""Converts recordings of the CLI to our events: its stdout (stream-json), or its session file. Opens no file.
 
-No line is lost: each gives at least one event. What is understood and says nothing new gives a `debug` notice, what is
-not understood is kept whole as `unrecognised`.
+No line is lost: each produces at least one event. A line that is understood but adds nothing becomes a `debug` notice;
+one that is not understood is kept completely as `unrecognised`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ PROVIDER = "claude-code"
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """An event, and the line it was read from; one line's further events, and what only follows from it, have none."""
+    """An event and the line it was read from; further events of a line, and derived ones, have no line."""
 
     recorded: events.Recorded
     raw: str | None = None
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells the two forms apart, and when a line was written."""
+    """The fields that distinguish the two forms, and the time of a line."""
 
     type: Any = None
     timestamp: Any = None
@@ -55,7 +55,7 @@ _TYPES_OF_STDOUT = frozenset(
 
 
 def form_of(line: bytes) -> Form | None:
-    """Which form a line belongs to; None when it does not tell."""
+    """Return the form that a line belongs to; None if it does not show."""
     head = _head(line)
     if head is None or not isinstance(head.type, str):
         return None
@@ -68,7 +68,7 @@ def form_of(line: bytes) -> Form | None:
 
 
 def time_of(line: bytes) -> float | None:
-    """When a line was written, in seconds since the epoch, if it says so."""
+    """Return when a line was written, in seconds since the epoch, if it says so."""
     head = _head(line)
     return seconds(head.timestamp) if head is not None else None
 
@@ -90,7 +90,7 @@ def _head(line: bytes) -> _Head | None:
 
 
 def session_of(lines: Iterable[bytes]) -> str | None:
-    """The session of a recording whose first lines do not begin it: older programs name it in their last line only."""
+    """Return the session of a recording that does not begin with it: older programs name it only in their last line."""
     for line in lines:
         head = _head(line)
         if head is None:
@@ -105,9 +105,9 @@ def session_of(lines: Iterable[bytes]) -> str | None:
 def read_stream(
     lines: Iterable[bytes], *, run_id: str, start: float = 0.0, session_id: str | None = None
 ) -> Iterator[Read]:
-    """What the CLI printed with `--output-format stream-json`; `start` is the time of what comes before any date.
+    """Convert the output of `--output-format stream-json`; `start` is the time of lines before the first dated one.
 
-    `session_id`: of a recording that does not tell it at its beginning (`session_of`).
+    `session_id` is for a recording that does not name it at its beginning (`session_of`).
     """
     log = Log(run_id, start)
     reader = _Stream()
@@ -121,14 +121,14 @@ def read_stream(
 
 
 class LineEvents(msgspec.Struct, frozen=True, kw_only=True):
-    """What a line gives: its own events, and those that only follow from it and come first."""
+    """The events of a line: its own, and those derived from it, which come first."""
 
     own: list[events.Event]
     before: list[events.Event] = []
 
 
 class Log:
-    """Puts events into their places: numbers, times, and each line with the first event that it gave."""
+    """Assigns numbers and times to events, and each line to its first event."""
 
     def __init__(self, run_id: str, start: float) -> None:
         self._run_id = run_id
@@ -143,7 +143,7 @@ class Log:
             raw = None
 
     def derived(self, found: Iterable[events.Event]) -> Iterator[Read]:
-        """Events that no line tells by itself."""
+        """Yield events that are derived, not read from a line."""
         for event in found:
             yield Read(recorded=self._recorded(event, "supervisor"))
 
@@ -153,18 +153,18 @@ class Log:
 
 
 class _Stream:
-    """Reads one process's stdout. Answers went to its stdin, which a recording lacks: results tell what they were."""
+    """Reads one process's stdout. A recording lacks the answers sent to stdin; they are inferred from results."""
 
     def __init__(self) -> None:
         self._decoder = decode.Decoder()
         self._session_id: str | None = None
         self._calls: dict[str, ToolCall] = {}
         self._asked: dict[str, list[str]] = {}
-        """Open requests for a permission, or a person's answer, by call."""
+        """Open permission requests or questions, by call."""
         self._is_question: dict[str, bool] = {}
         self._by_request: dict[str, str] = {}
         self._has_said = False
-        """A message or a call was read."""
+        """Whether a message or a call was read."""
 
     def read(self, line: bytes) -> LineEvents:
         own: list[events.Event] = []
@@ -183,7 +183,7 @@ class _Stream:
                     own.append(item)
                 case events.TurnEnded():
                     if item.text and not self._has_said:
-                        # A result alone: its text is the message.
+                        # Only a result: its text is the message.
                         own.append(events.MessageCompleted(text=item.text, is_error=item.is_error))
                         self._has_said = True
                     own.append(item)
@@ -221,7 +221,7 @@ class _Stream:
                 return [item]
 
     def _init(self, init: signals.Init) -> list[events.Event]:
-        """Told again for every turn; only another conversation is another session."""
+        """Handle `init`, which is repeated every turn; only another conversation is another session."""
         if init.session_id == self._session_id:
             return []
         self._session_id = init.session_id
@@ -244,7 +244,7 @@ class _Stream:
         self._by_request[asked.request_id] = call.id
         self._is_question[asked.request_id] = call.name in questions.TOOLS
         if call.name == questions.PLAN_TOOL:
-            # The request's own input is empty; the plan stands in the call.
+            # The request's own input is empty; the plan is in the call.
             told = self._calls.get(call.id, call).input
             return events.QuestionRequested(question_id=asked.request_id, kind="plan", plan=str(told.get("plan", "")))
         if call.name == questions.QUESTION_TOOL:
@@ -271,11 +271,11 @@ def prompt(text: str) -> events.Notice:
 
 
 def said_nothing(line: bytes) -> events.Event:
-    """A line without an event of its own: a prompt that is printed back, or one that only says that it is there."""
+    """Return a debug event for a line that has none of its own: an echoed prompt, or a keep-alive."""
     try:
         value = msgspec.json.decode(line)
     except unreadable.ERRORS:
-        # Its text was mended before it was understood.
+        # Its text was repaired before it could be decoded.
         return debug("line", "")
     kind = str(value.get("type", "")) if isinstance(value, dict) else ""
     if kind == "user" and (text := text_of(value.get("message"))):
@@ -285,7 +285,7 @@ def said_nothing(line: bytes) -> events.Event:
 
 
 def text_of(message: Any) -> str:
-    """What a user's message says, without the results that it carries."""
+    """Return the text of a user's message, without the tool results in it."""
     content = message.get("content") if isinstance(message, dict) else None
     if isinstance(content, str):
         return content

@@ -1,4 +1,4 @@
-"""What to do with a line that cannot be read: keep it, mend it if only its text is damaged, refuse what waits on it."""
+"""Handles lines that cannot be decoded: keeps them, repairs damaged text, rejects requests that wait for an answer."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from leadrope.providers.claude_code import failures, signals, wire
 from leadrope.regex import regex
 
 RAW_LIMIT = 64 * 1024
-"""Bytes kept of a line that was not understood. Smaller cuts short the JSON that someone will want to read; larger lets
-a child that prints rubbish fill the store."""
+"""Bytes kept of a line that was not understood. A lower limit would cut JSON that someone will want to read; a higher
+one would let a child that prints garbage fill the store.
+"""
 
 ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""All that reading a line can raise."""
+"""All errors that decoding a line can raise."""
 
 _REQUEST = msgspec.json.Decoder(wire.AnyRequest)
 _DEEP_REQUEST = regex(rb'\{"type":"control_request","request_id":"([A-Za-z0-9_-]+)"')
 _DEEP_RESULT = regex(rb'\s*\{"type": ?"result",.*\}\s*\Z', re.DOTALL)
-"""One whose values are nested too deeply to be read, but which has its end."""
+"""A result that is nested too deeply to decode, but is complete."""
 _KNOWN_TYPES = frozenset(kind.__struct_config__.tag for kind in get_args(wire.Line))
 
 
@@ -33,14 +34,14 @@ def unrecognised(reason: str, raw: bytes | bytearray) -> events.Unrecognised:
         reason=reason,
         raw=text,
         size=len(raw),
-        # Half a JSON line holds the model's words, which may speak of anything.
+        # An incomplete JSON line contains the model's words, which may be about anything.
         problem=failures.explain_text(text) if reason == "not_json" and not looks_like_json else None,
     )
 
 
 def why(raw: bytes) -> str:
     try:
-        # The whole line: `401 Unauthorized` begins like a number, and only its end shows that it is none.
+        # The whole line: `401 Unauthorized` begins like a number, and only its end shows that it is not one.
         value = msgspec.json.decode(raw)
     except ERRORS:
         return "not_json"
@@ -51,10 +52,11 @@ def why(raw: bytes) -> str:
 
 
 def result(raw: bytes) -> tuple[wire.Result, tuple[str, ...]] | None:
-    """A `result` line with fields of other types: what can be read of it, and the names of what cannot.
+    """Decode a `result` line whose fields have unexpected types; returns what is usable, and the names of unusable
+    fields.
 
-    It ends a turn, so it must never be dropped: the run would wait for a line that has come already. A number that is
-    written as text, or 1.0 for 1, has one meaning; so has one text in place of a list of texts.
+    It ends a turn, so it must never be dropped: the run would wait for a line that has already come. Unambiguous
+    deviations are accepted: a number written as text, 1.0 for 1, one text instead of a list of texts.
     """
     try:
         value = msgspec.json.decode(raw)
@@ -78,11 +80,11 @@ def result(raw: bytes) -> tuple[wire.Result, tuple[str, ...]] | None:
 
 
 def refusal(raw: bytes) -> signals.OtherControl | None:
-    """For a request of the CLI, what must be refused; None for every other line."""
+    """Return the request to reject if the line is one from the CLI; None for every other line."""
     try:
         request = _REQUEST.decode(raw)
     except RecursionError:
-        # An input nested a thousand deep: too deep to read, but its sender still waits.
+        # An input nested a thousand levels: too deep to decode, but its sender still waits.
         found = _DEEP_REQUEST.match(raw)
         return signals.OtherControl(request_id=found[1].decode("ascii"), subtype="") if found else None
     except ERRORS:
@@ -94,9 +96,10 @@ def refusal(raw: bytes) -> signals.OtherControl | None:
 
 
 def mend(raw: bytes) -> bytes | None:
-    """The same JSON in clean UTF-8, or None if it is not JSON.
+    """Return the same JSON in clean UTF-8, or None if it is not JSON.
 
-    JavaScript cuts texts between the two halves of an emoji and prints a half as an escape that strict readers refuse.
+    JavaScript can split a text between the two halves of an emoji and print half of it as an escape that strict parsers
+    reject.
     """
     try:
         value = json.loads(raw.decode("utf-8", "replace"))

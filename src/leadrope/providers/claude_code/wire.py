@@ -1,7 +1,7 @@
-"""The CLI's own words: one type for each line it prints. Its field names stand here and nowhere else.
+"""The CLI's output format: one type per kind of line. Its field names are used only here.
 
-Read tolerantly: unknown fields are ignored, a missing one has a default, and kinds that grow with every release
-(content blocks, stream events) are one open type with a `type` text, as a closed union would reject the whole line.
+Decoding is tolerant: unknown fields are ignored, missing ones have defaults, and kinds that grow with every release
+(content blocks, stream events) are one open type with a `type` field, as a closed union would reject the whole line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Request(_Wire, frozen=True, kw_only=True, gc=False, tag_field="subtype"):
 
 
 class Block(_Wire, frozen=True, kw_only=True, gc=False):
-    """One content block: text, thinking, tool_use, tool_result …; the fields of the others keep their defaults."""
+    """A content block: text, thinking, tool_use, tool_result …; fields of other kinds keep their defaults."""
 
     type: str
     text: str | None = None
@@ -41,7 +41,7 @@ class AssistantMessage(_Wire, frozen=True, kw_only=True, gc=False):
     content: list[Block] | str
     id: str | None = None
     model: str | None = None
-    # Read for subagents only, whose messages are not streamed.
+    # Only decoded for subagents, whose messages are not streamed.
     usage: msgspec.Raw = msgspec.Raw()
 
 
@@ -73,7 +73,7 @@ class User(_Line, frozen=True, kw_only=True, gc=False, tag="user"):
     uuid: str | None = None
     is_replay: bool | None = msgspec.field(default=None, name="isReplay")
     origin: Origin | None = None
-    # Only a failed call's is read; left as text, the others cost nothing.
+    # Only decoded for failed calls; left undecoded, the others cost nothing.
     tool_result_meta: msgspec.Raw = msgspec.Raw()
 
 
@@ -101,7 +101,7 @@ class StartedMessage(_Wire, frozen=True, kw_only=True, gc=False):
 
 
 class ApiEvent(_Wire, frozen=True, kw_only=True, gc=False):
-    """An event of the model's own stream: message_start, content_block_delta, message_delta, message_stop …"""
+    """An event of the model's stream: message_start, content_block_delta, message_delta, message_stop …"""
 
     type: str
     delta: Delta | None = None
@@ -176,9 +176,9 @@ class Result(_Line, frozen=True, kw_only=True, gc=False, tag="result"):
     usage: Tokens | None = None
     total_cost_usd: float | None = None
     cost_usd: float | None = None
-    """Of this turn alone, as older CLIs tell it."""
+    """The cost of this turn alone, as reported by older CLIs."""
     model_usage: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="modelUsage")
-    """Over the whole process; read where there is no total."""
+    """For the whole process; read if there is no total."""
     model_usage_since_last_result: dict[str, ModelUsage] | None = None
     permission_denials: list[PermissionDenial] | None = None
     origin: Origin | None = None
@@ -190,7 +190,7 @@ class ToolProgress(_Line, frozen=True, kw_only=True, gc=False, tag="tool_progres
     parent_tool_use_id: str | None = None
     tool_name: str | None = None
     elapsed_time_seconds: float | None = None
-    # Told by the clock, not by the tool, also where older CLIs did not say so.
+    # Sent by a timer, not by the tool, even if older CLIs did not say so.
     heartbeat: bool = True
 
 
@@ -265,7 +265,7 @@ class ControlCancelRequest(_Line, frozen=True, kw_only=True, gc=False, tag="cont
 
 
 class System(_Line, frozen=True, kw_only=True, gc=False, tag="system"):
-    """Only says which kind; the line is then read again by the type in `SYSTEM`. These lines are few."""
+    """Only names the kind; the line is then decoded again with the type in `SYSTEM`. These lines are few."""
 
     subtype: str
 
@@ -335,7 +335,7 @@ class SystemSessionState(_Wire, frozen=True, kw_only=True, gc=False):
 
 
 class SystemNote(_Wire, frozen=True, kw_only=True, gc=False):
-    """Any other `system` line: what of it a person may want to read."""
+    """The fields of any other `system` line that may interest a person."""
 
     level: str | None = None
     content: Any = None
@@ -356,8 +356,8 @@ SYSTEM: dict[str, type[_Wire]] = {
     "session_state_changed": SystemSessionState,
 }
 
-# Of the other `system` kinds these say something to the user. Everything else that this CLI knows how to print is told
-# as debug; a kind that stands in neither list is kept whole, as unrecognised.
+# Other `system` kinds that matter to the user. Everything else that this CLI is known to print becomes a debug event; a
+# kind in neither list is kept completely, as unrecognised.
 NOTES_FOR_USERS = {
     "informational": "info",
     "compact_boundary": "info",
@@ -446,7 +446,7 @@ Line = (
 
 
 class AnyRequest(_Wire, frozen=True, kw_only=True, gc=False):
-    """What is left of a control request that could not be read: enough to refuse it."""
+    """The part of an undecodable control request that is needed to reject it."""
 
     type: str
     request_id: str
@@ -454,7 +454,7 @@ class AnyRequest(_Wire, frozen=True, kw_only=True, gc=False):
 
 
 class Oneshot(_Wire, frozen=True, kw_only=True, gc=False):
-    """The single object of `--output-format json`, and the shapes older CLIs gave it."""
+    """The single object of `--output-format json`, including the formats of older CLIs."""
 
     subtype: str | None = None
     result: Any = None

@@ -1,1 +1,1 @@
-"""Those who look on: notifications, webhooks, traces and log lines."""
+"""Observers of runs: notifications, webhooks, traces and log lines."""

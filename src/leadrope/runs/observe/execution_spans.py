@@ -1,8 +1,9 @@
-"""Events of executions into spans and counts. Knows neither collector nor configuration.
+"""Converts the events of executions to spans and metrics. Independent of collector and configuration.
 
-One `invoke_workflow` span an execution, one `workflow_step` span below it for each step, and those of a called workflow
-below the step that called it. A process tells what it did itself: an execution that another one continues has spans of
-both, with the same `leadrope.execution.id`. Agents' runs are traces of their own; the step has their id.
+Each execution has one `invoke_workflow` span, with one `workflow_step` span below it per step; the spans of a called
+workflow are below the step that called it. A process reports only its own work: an execution that another process
+continues has spans from both, with the same `leadrope.execution.id`. Agent runs are traces of their own; the step has
+their id.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 MOST_OPEN = 1000
-"""Executions at once. One whose end never came must not be kept for ever."""
+"""Maximum executions at once; one whose end is never seen must not be kept forever."""
 
 
 class _Execution:
-    """What is open of one execution, called workflows included."""
+    """The open spans of one execution, including called workflows."""
 
     def __init__(self, began: float) -> None:
         self.roots: dict[str, Span] = {}
-        """By execution; empty for the outermost."""
+        """By execution; the key is empty for the outermost."""
         self.steps: dict[tuple[str, str], Span] = {}
         self.last = began
 
@@ -51,7 +52,7 @@ class ExecutionSpans:
         self._take(found, record)
 
     def close(self) -> None:
-        """End what is open: a span that never ends is never sent."""
+        """End open spans: a span that never ends is never sent."""
         for execution_id in list(self._open):
             self._end_all(execution_id, "unfinished")
 
@@ -94,7 +95,7 @@ class ExecutionSpans:
 
     def _end_step(self, found: _Execution, record: ExecutionRecord, event: events.StepEnded) -> None:
         span = found.steps.pop((event.execution, event.step), None)
-        if span is None:  # one that was skipped has not begun
+        if span is None:  # a skipped step has not started
             span = self._start_step(found, record, event.execution, event.step, "")
             del found.steps[event.execution, event.step]
         more: dict[str, Any] = {
@@ -106,7 +107,7 @@ class ExecutionSpans:
         if event.run_id is not None:
             more["leadrope.run.id"] = event.run_id
         span.set_attributes(more)
-        # The kind alone: a message may hold what was said.
+        # Only the kind: a message may contain what was said.
         _finish(span, record.time, event.failure.kind if event.failure is not None else None)
 
     def _end_outermost(
@@ -136,7 +137,7 @@ class ExecutionSpans:
 
         if self._tracer is None:
             return trace.INVALID_SPAN
-        # Never below a span of the host's own that happens to be current: an execution is a trace of its own.
+        # Never a child of the host program's current span: an execution is a trace of its own.
         context = trace.set_span_in_context(parent if parent is not None else trace.INVALID_SPAN)
         return self._tracer.start_span(
             name, context=context, kind=trace.SpanKind.INTERNAL, attributes=dict(attributes), start_time=int(time * 1e9)

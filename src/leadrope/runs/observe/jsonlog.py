@@ -1,6 +1,6 @@
-"""Log records as lines: JSON for machines, each with the run it belongs to, or text. Knows no store and no run.
+"""Formats log records: JSON for machines, each with its run, or text. Independent of store and runs.
 
-LEADROPE_LOG=json asks for JSON. Keys are removed here, where text leaves the process.
+LEADROPE_LOG=json selects JSON. Keys are redacted here, where text leaves the process.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from leadrope.core.secrets.redaction import Redactor
 VARIABLE = "LEADROPE_LOG"
 FORMS = ("text", "json")
 MAX_TEXT = 10_000
-"""Of one text in a record. A log collector drops a line that is too long, and with it what went wrong."""
+"""Maximum length of one text in a record. A log collector drops a line that is too long, and the error in it."""
 MAX_DEPTH = 6
 
 _run_id: ContextVar[str | None] = ContextVar("leadrope_run_id", default=None)
 _redactor: ContextVar[Callable[[], Redactor]] = ContextVar("leadrope_redactor", default=Redactor)
 _OWN = frozenset(vars(logging.LogRecord("", 0, "", 0, "", None, None))) | {"message", "asctime", "taskName", "run_id"}
-"""What every record has; the rest was given as `extra`."""
+"""The standard attributes of a record; all others were given as `extra`."""
 _BREAKS = {ord(char): f"\\u{ord(char):04x}" for char in "\x85\u2028\u2029"}
-"""JSON leaves them as they are; what reads by lines may take them for an end."""
+"""JSON leaves them unescaped; line-based readers may take them for line ends."""
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 
 
 @contextlib.contextmanager
 def about(run_id: str, redactor: Callable[[], Redactor] = Redactor) -> Iterator[None]:
-    """What is logged inside, also in tasks that are started there, belongs to this run and passes its redactor.
+    """Attribute log records in this block, and in tasks started in it, to a run and redact them with its redactor.
 
     with jsonlog.about(info.id):
         log.info("started")
@@ -55,14 +55,14 @@ def is_wanted(environ: Mapping[str, str]) -> bool:
 
 
 class TextFormatter(logging.Formatter):
-    """Lines for people, without keys."""
+    """Human-readable lines, without keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         return _redactor.get()().clean(super().format(record))
 
 
 class JsonFormatter(logging.Formatter):
-    """One object a line: time, level, logger, message, run_id, then `extra` fields, then the error if there is one."""
+    """One JSON object per line: time, level, logger, message, run_id, then `extra` fields, then the error, if any."""
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         super().__init__()
@@ -91,8 +91,8 @@ class JsonFormatter(logging.Formatter):
         return _encode(line).decode().translate(_BREAKS)
 
     def _text(self, text: str) -> str:
-        # Cleaned before it is cut, and before it is JSON: half a key is still half a key, and a pattern that eats a
-        # backslash would break the line. A lone surrogate cannot be written.
+        # Redacted before it is cut and before it is encoded: half a key is still half a key, and a pattern that matches
+        # a backslash would break the line. A lone surrogate cannot be encoded.
         cleaned = self._more.clean(_redactor.get()().clean(text)).encode("utf-8", "replace").decode()
         return cleaned if len(cleaned) <= MAX_TEXT else f"{cleaned[:MAX_TEXT]}… ({len(cleaned)} characters)"
 

@@ -1,7 +1,7 @@
-"""Telling a person that a run waits for an answer: terminal bell, desktop command, webhook. Decides nothing.
+"""Notifies a person that a run waits for an answer: terminal bell, desktop command, webhook. Decides nothing.
 
-All of it comes from `[notify]` of the user's own config.toml. A project's file is never asked: whoever writes a
-repository would else choose where word of your work is sent, and which program is started.
+All settings come from `[notify]` in the user's own config.toml, never from a project: otherwise the author of a
+repository could choose where news of your work is sent, and which program is started.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from leadrope.runtime.terminal_text import clean, describe, one_line
 SECRET_VARIABLE = "LEADROPE_WEBHOOK_SECRET"  # noqa: S105  # its name, not its value
 PLACEHOLDERS = ("{title}", "{body}")
 COMMAND_S = 10.0
-"""A desktop command that takes longer is ended: a notification daemon that hangs must not pile up processes."""
+"""A desktop command that takes longer is killed, so that a hanging notification daemon does not pile up processes."""
 WAITING = 64
-"""Words at once; what comes beyond is left out. Somebody who does not answer 64 needs no 65th."""
-# What a desktop command needs to find its desktop; nothing that could hold a credential.
+"""Maximum pending notifications; further ones are dropped. Somebody who does not answer 64 needs no 65th."""
+# What a desktop command needs to find its desktop; nothing that could contain a credential.
 _FORWARDED = (
     *("PATH", "HOME", "LANG", "LC_ALL", "USER", "LOGNAME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"),
     *("XDG_RUNTIME_DIR", "XDG_SESSION_TYPE", "DBUS_SESSION_BUS_ADDRESS", "SYSTEMROOT"),
 )
-# In the hands of these a word is a program.
+# For these programs an argument can be code.
 _SHELLS = ("sh", "bash", "dash", "zsh", "ksh", "fish", "csh", "tcsh", "cmd", "powershell", "pwsh", "osascript", "eval")
 
 log = logging.getLogger("leadrope.notify")
@@ -55,12 +55,12 @@ class NotifySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is told, and the body of a webhook."""
+    """A notification, and the body of a webhook."""
 
     type: Literal["approval.needed", "question.asked", "step.asked"]
     run_id: str = ""
     execution_id: str = ""
-    """In place of a run: the workflow's execution whose step asks."""
+    """Instead of a run: the workflow execution whose step asks."""
     step: str = ""
     asked_id: str
     title: str
@@ -75,7 +75,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def load(environ: Mapping[str, str]) -> NotifySettings:
-    """What the user's own config says; nothing, where there is none."""
+    """Return the settings of the user's own config; the defaults if there is none."""
     path = home.config_file(environ)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8")).get("notify", {})
@@ -88,7 +88,7 @@ def load(environ: Mapping[str, str]) -> NotifySettings:
 
 
 def settings(table: Any, environ: Mapping[str, str], *, source: str = "config.toml") -> NotifySettings:
-    """`[notify]` as a checked value; the webhook's secret comes from the environment or LEADROPE_HOME/.env."""
+    """Validate `[notify]`; the webhook's secret comes from the environment or LEADROPE_HOME/.env."""
     given = configured.table(("notify",), table, configured.NotifyTable, source)
     _check_command(given.command, source)
     target = None
@@ -133,14 +133,14 @@ def _check_command(command: Sequence[str], source: str) -> None:
 def word_of(
     recorded: Recorded, redactor: Redactor, *, cwd: str = "", labels: Mapping[str, str] | None = None
 ) -> Notification | None:
-    """The word for an event that asks a person something; None for all others."""
+    """Return the notification for an event that asks a person something; None for all others."""
     event = recorded.event
     match event:
         case ApprovalRequested():
-            # Cleaned as it came: cut first, half a key would pass.
+            # Redacted first: if cut first, half a key would remain.
             call = ToolCall(id="", name=event.call.name, input=clean_value(event.call.input, redactor.clean))
             tool = one_line(clean(redactor.clean(event.call.name)), 60)
-            # Our own words come first, so that no text of an agent can begin with a dash and be an option.
+            # Our own words come first, so that an agent's text cannot begin with a dash and be taken for an option.
             body = f"Run {recorded.run_id[:12]}: {tool} {describe(call, cwd=cwd, width=300)}"
             return Notification(
                 type="approval.needed",
@@ -177,10 +177,10 @@ def word_of(
 def word_of_step(
     record: ExecutionRecord, redactor: Redactor, *, cwd: str = "", labels: Mapping[str, str] | None = None
 ) -> Notification | None:
-    """The word for an event of a workflow whose step asks a person; None for all others."""
+    """Return the notification for a workflow event whose step asks a person; None for all others."""
     event = record.event
     if not isinstance(event, StepAsked) or event.run_id:
-        return None  # the run of an agent tells by itself that it asks
+        return None  # an agent's run notifies by itself
     asked = one_line(clean(redactor.clean(event.detail or event.title)), 300)
     return Notification(
         type="step.asked",
@@ -201,7 +201,10 @@ def _labels(labels: Mapping[str, str] | None, redactor: Redactor) -> dict[str, s
 
 
 class Notifier:
-    """`async with Notifier(settings) as notifier: notifier.tell(word)`; telling never waits and never raises."""
+    """Sends notifications in the background: `async with Notifier(settings) as notifier: notifier.tell(word)`.
+
+    `tell` never waits and never raises.
+    """
 
     def __init__(
         self,
@@ -226,7 +229,7 @@ class Notifier:
         await self.close(self._grace_s)
 
     async def close(self, grace_s: float) -> None:
-        """What is on its way gets a moment, then it is ended."""
+        """Wait up to `grace_s` for pending notifications, then cancel them."""
         if not self._tasks:
             return
         _, late = await asyncio.wait(self._tasks, timeout=grace_s)

@@ -1,6 +1,6 @@
-"""Those who look on while runs and executions go: the collector of traces, and the person who is told that one waits.
+"""Observers of running runs and executions: the trace collector, and the person notified of waiting runs.
 
-Opened with the first run that a service starts, so that whoever only asks pays for nothing; none of them can end a run.
+Opened with the first run that a service starts, so that read-only use costs nothing; no observer can end a run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger("leadrope.runs")
 
 Watch = Callable[[Recorded, Redactor], None]
 NOTIFY_S = 2.0
-"""For words on their way when the service ends: by then nobody waits for an answer any more."""
+"""For pending notifications when the service ends: by then nobody waits for an answer any more."""
 TELEMETRY_S = 3.0
 
 
@@ -41,9 +41,9 @@ class Observers:
         self._notifier: Notifier | None = None
 
     async def watch(self, run: RunInfo, *, is_answerable: bool) -> Watch | None:
-        """What each event of the run is given to; None where nobody looks on.
+        """Return the callback for each event of a run; None if there is no observer.
 
-        `is_answerable`: somebody may say yes, somewhere. Nobody is called to a run that has said no already.
+        `is_answerable`: somebody can still approve. Nobody is notified of a run that denies by itself.
         """
         await self._opened()
         telemetry, notifier = self._telemetry, self._notifier if is_answerable else None
@@ -59,7 +59,7 @@ class Observers:
         return see
 
     async def watch_execution(self, execution: ExecutionInfo, *, is_answerable: bool) -> WatchRecord | None:
-        """The same for the events of an execution of a workflow."""
+        """Return the callback for the events of a workflow's execution."""
         await self._opened()
         telemetry, notifier = self._telemetry, self._notifier if is_answerable else None
         if telemetry is None and notifier is None:
@@ -80,7 +80,7 @@ class Observers:
                 self._is_open = True
 
     async def close(self, timeout_s: float = TELEMETRY_S) -> None:
-        """What is on its way gets a moment: at most this long for all of it."""
+        """Wait at most this long, in total, for everything that is being sent."""
         telemetry, self._telemetry = self._telemetry, None
         notifier, self._notifier = self._notifier, None
         work = []
@@ -91,7 +91,7 @@ class Observers:
         await asyncio.gather(*work)
 
     async def _open(self) -> None:
-        # Imported here: the one costs half a second, the other brings TLS along.
+        # Imported here: one costs half a second, the other imports TLS.
         if self._config.notify:
             from leadrope.runs.observe import notify  # noqa: PLC0415
 
@@ -117,7 +117,7 @@ def _tell(notifier: Notifier, recorded: Recorded, redactor: Redactor, run: RunIn
         word = word_of(recorded, redactor, cwd=run.cwd, labels=run.labels)
         if word is not None:
             notifier.tell(word)
-    except Exception:  # a boundary: what cannot be told is still asked, and the run goes on
+    except Exception:  # error boundary: the question remains open, and the run continues
         log.exception("run %s: the notification that it waits could not be sent", run.id[:8])
 
 
@@ -128,5 +128,5 @@ def _tell_asked(notifier: Notifier, record: ExecutionRecord, redactor: Redactor,
         word = word_of_step(record, redactor, cwd=execution.cwd, labels=execution.labels)
         if word is not None:
             notifier.tell(word)
-    except Exception:  # a boundary, as above
+    except Exception:  # error boundary, as above
         log.exception("execution %s: the notification that it waits could not be sent", execution.id[:8])

@@ -1,7 +1,7 @@
-"""Events into spans and measurements, with the GenAI conventions' names. Knows neither collector nor configuration.
+"""Converts events to spans and metrics, named by the GenAI conventions. Independent of collector and configuration.
 
-One `invoke_agent` span a run, one below it for each subagent, one `execute_tool` span a call. Times are the events'
-own, so a stored run gives the same spans as a live one.
+Each run has one `invoke_agent` span, one below it per subagent, and one `execute_tool` span per call. Times are those
+of the events, so a stored run gives the same spans as a live one.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 MAX_RUNS = 1000
-"""Open at once. A run whose end never came must not be kept for ever."""
+"""Maximum open runs. One whose end is never seen must not be kept forever."""
 MAX_CONTENT = 20_000
-"""Of one text; collectors refuse spans that are too large, and with them the batch."""
-# The advice of the conventions: tokens grow by fours, seconds by twos.
+"""Maximum length of one text; collectors reject spans that are too large, and the whole batch with them."""
+# As recommended by the conventions: buckets grow by four for tokens, by two for seconds.
 TOKEN_STEPS = tuple(float(4**power) for power in range(14))
 SECOND_STEPS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 327.68, 1310.72)
 VENDORS = {"claude-code": "anthropic", "openai": "openai", "perplexity": "perplexity"}
@@ -34,7 +34,7 @@ log = logging.getLogger("leadrope.telemetry")
 
 
 class _Run:
-    """What is open of one run."""
+    """The open spans of one run."""
 
     def __init__(self, began: float, redactor: Redactor) -> None:
         self.began = began
@@ -65,17 +65,17 @@ class Spans:
         run = self._runs.get(recorded.run_id)
         if run is None:
             if isinstance(recorded.event, events.RunEnded):
-                return  # its end is told already, or nothing of it was seen
+                return  # it has ended already, or nothing of it was seen
             run = self._runs[recorded.run_id] = _Run(recorded.time, redactor or self._redactor)
             self._make_room()
             run.root = self._start("invoke_agent", recorded.time, None, {"leadrope.run.id": recorded.run_id})
         if redactor is not None:
-            run.redactor = redactor  # a later attempt may have learnt more
+            run.redactor = redactor  # a later attempt may know more secrets
         run.last = max(run.last, recorded.time)
         self._take(run, recorded)
 
     def close(self) -> None:
-        """End what is open: a span that never ends is never sent."""
+        """End open spans: a span that never ends is never sent."""
         for run_id in list(self._runs):
             self._end_run(run_id, None)
 
@@ -156,7 +156,7 @@ class Spans:
         span = self._tool(run, event.call, time)
         found: dict[str, str | bool] = {
             "leadrope.decision": event.decision,
-            "leadrope.decision.by": actors.kind_of(event.by),  # names of people stay here
+            "leadrope.decision.by": actors.kind_of(event.by),  # people's names are not exported
             "leadrope.decision.rule": _clean(run, event.rule, 200),
             "leadrope.decision.layer": _clean(run, event.layer, 200),
             "leadrope.decision.edited": event.edited is not None,
@@ -212,7 +212,7 @@ class Spans:
             run.root.set_attributes(self._outcome(run, result))
             kind = result.error.kind if result is not None and result.error else None
             if result is None or not result.ok:
-                # The kind alone: a message may hold what was said.
+                # Only the kind: a message may contain what was said.
                 run.root.set_attribute("error.type", kind or (result.outcome if result else "unfinished"))
                 _fail(run.root, kind or (result.outcome if result else "unfinished"))
             _end(run.root, run.last)
@@ -231,7 +231,7 @@ class Spans:
             usage = result.usage
             found = {
                 "gen_ai.response.model": result.model or run.model,
-                # The conventions count what the cache served as input too.
+                # The conventions count tokens served from the cache as input too.
                 "gen_ai.usage.input_tokens": usage.prompt_tokens,
                 "gen_ai.usage.output_tokens": usage.output_tokens,
                 "gen_ai.usage.cache_read.input_tokens": usage.cache_read_input_tokens,
@@ -249,7 +249,7 @@ class Spans:
             found["gen_ai.output.messages"] = _message(run, "assistant", answer)
         return found
 
-    # -- pieces -----------------------------------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _common(self, run: _Run, operation: str) -> dict[str, str]:
         found = {"gen_ai.operation.name": operation}
@@ -267,7 +267,7 @@ class Spans:
 
         if self._tracer is None:
             return trace.INVALID_SPAN
-        # Never below a span of the host's own that happens to be current: a run is a trace of its own.
+        # Never a child of the host program's current span: a run is a trace of its own.
         context = trace.set_span_in_context(parent if parent is not None else trace.INVALID_SPAN)
         return self._tracer.start_span(
             name, context=context, kind=trace.SpanKind.INTERNAL, attributes=attributes, start_time=_ns(time)

@@ -1,7 +1,7 @@
-"""Events of runs and executions as OpenTelemetry traces and metrics, with GenAI's names. Off unless configured.
+"""Exports events of runs and executions as OpenTelemetry traces and metrics, with GenAI names. Off unless configured.
 
-What was said, asked and answered stays here unless the user opts in. Sending is done by threads of the SDK, over
-bounded queues: a collector that is slow, broken or gone costs a run nothing but its spans.
+Prompts, answers and tool content are not exported unless the user opts in. The SDK's threads send over bounded queues:
+a slow, broken or missing collector costs a run nothing but its spans.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 CONTENT_VARIABLES = ("LEADROPE_OTEL_CONTENT", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT")
 EXPORT_S = 3.0
-"""For one request to the collector, its retries included."""
+"""Timeout for one request to the collector, including retries."""
 FLUSH_S = 3.0
-"""For all that is left when the process ends."""
+"""Timeout for everything left when the process ends."""
 FLUSH_BROKEN_S = 0.5
 METRICS_EVERY_S = 30.0
 
@@ -49,11 +49,11 @@ class TelemetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     service: str = "leadrope"
     content: bool = False
-    """Prompts, answers, inputs and outputs go with the spans, without keys."""
+    """Export prompts, answers, inputs and outputs with the spans, redacted."""
 
 
 def load(environ: Mapping[str, str]) -> TelemetrySettings | None:
-    """What the environment and the user's own config say; None means off."""
+    """Read the settings from the environment and the user's own config; None means off."""
     path = home.config_file(environ)
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8")).get("telemetry", {})
@@ -65,8 +65,9 @@ def load(environ: Mapping[str, str]) -> TelemetrySettings | None:
 
 
 def settings(environ: Mapping[str, str], table: Any = None, *, source: str = "config.toml") -> TelemetrySettings | None:
-    """The standard variables stand above the config. An address of one signal is used as it is; the common one gets
-    the signal's own path, as the specification says.
+    """Merge the settings: the standard variables override the config.
+
+    A signal's own endpoint is used verbatim; the common one gets the signal's path appended, as specified.
     """
     given = configured.table(("telemetry",), table, configured.TelemetryTable, source)
     if _is_true(environ.get("OTEL_SDK_DISABLED", "")):
@@ -99,13 +100,13 @@ def _is_true(value: str) -> bool:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """`a=b,c=d`, percent-encoded."""
+    """Parse `a=b,c=d`, percent-encoded."""
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {urllib.parse.unquote(name.strip()): urllib.parse.unquote(value.strip()) for name, _, value in pairs}
 
 
 def open_(found: TelemetrySettings | None) -> Telemetry | None:
-    """The open pipe to the collector; None when it is off, or when the extra is not installed, which is told once."""
+    """Open the exporter; None if telemetry is off, or if the extra is not installed, which is reported once."""
     if found is None:
         return None
     try:
@@ -117,10 +118,10 @@ def open_(found: TelemetrySettings | None) -> Telemetry | None:
 
 
 class Telemetry:
-    """`with telemetry.open_(...) as sink: sink.add(recorded)`, for as many runs as there are."""
+    """Exports events: `with telemetry.open_(...) as sink: sink.add(recorded)`, for any number of runs."""
 
     def __init__(self, found: TelemetrySettings, *, redactor: Redactor | None = None) -> None:
-        # Half a second of imports, for those who want it.
+        # Half a second of imports, paid only if telemetry is on.
         from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
 
         resource = Resource({"service.name": found.service, "service.version": __version__})
@@ -141,11 +142,11 @@ class Telemetry:
         self.close()
 
     def add(self, recorded: Recorded, redactor: Redactor | None = None) -> None:
-        """One event. Never raises: a run does not end because of what watches it. `redactor`: the run's own."""
+        """Export one event with the run's own `redactor`. Never raises: observing a run must not end it."""
         self._guarded(lambda: self._spans.add(recorded, redactor))
 
     def add_execution(self, record: ExecutionRecord) -> None:
-        """One event of an execution, which is stored, and so without secrets. Never raises."""
+        """Export one event of an execution, which was redacted when it was stored. Never raises."""
         self._guarded(lambda: self._executions.add(record))
 
     def _guarded(self, work: Callable[[], None]) -> None:
@@ -154,16 +155,16 @@ class Telemetry:
         try:
             work()
         except Exception:
-            # A task boundary of its own: whatever the SDK does, here or in a later version, the run goes on.
+            # Error boundary: whatever the SDK does, here or in a later version, the run continues.
             self._is_broken = True
             log.exception("telemetry has failed and is off from here on")
 
     def close(self, timeout_s: float = FLUSH_S) -> bool:
-        """Send what is left, for at most this long; False when something may not have arrived."""
+        """Send what is left within this time; False if something may not have arrived."""
         self._spans.close()
         self._executions.close()
         if self._complaints.heard:
-            # It has not taken what came before; the end of the process does not wait for it long.
+            # It did not accept earlier data; the end of the process does not wait for it long.
             timeout_s = min(timeout_s, FLUSH_BROKEN_S)
         give_up = time.monotonic() + timeout_s
         workers = [
@@ -177,7 +178,7 @@ class Telemetry:
             worker.join(max(0.0, give_up - time.monotonic()))
         is_done = not any(worker.is_alive() for worker in workers)
         for exporter in self._exporters if not is_done else ():
-            exporter.shutdown()  # the try that is under way is the last one
+            exporter.shutdown()  # the attempt in progress is the last one
         if not is_done:
             log.warning("telemetry was not all sent within %g s", timeout_s)
         self._complaints.end()
@@ -193,9 +194,7 @@ def _flush(provider: TracerProvider | MeterProvider, timeout_s: float) -> None:
 
 
 class _Complaints(logging.Handler):
-    """What the SDK says about itself. It tells of every failed try, and on a terminal that would bury the run; we tell
-    of the first one.
-    """
+    """Filters the SDK's log: it reports every failed attempt, which would flood the terminal; we report the first."""
 
     _lock_all = threading.Lock()
     _open = 0
@@ -230,7 +229,7 @@ def _traces(found: TelemetrySettings, resource: Any, opened: list[SpanExporter |
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
     from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
 
-    # Not at exit: there our own bound holds.
+    # Not at exit: our own time limit applies there.
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     exporter = OTLPSpanExporter(endpoint=found.traces_url, headers=found.headers or None, timeout=EXPORT_S)
     opened.append(exporter)

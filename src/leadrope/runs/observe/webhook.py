@@ -1,7 +1,7 @@
-"""A signed POST to an address that the user has named, and the check of its signature. Knows no run.
+"""Sends signed POSTs to a URL named by the user, and verifies their signatures. Independent of runs.
 
-What is sent is one JSON object. Its signature covers the time and the body, so that a receiver can tell a message of
-ours from another's, and an old one from a new one.
+The payload is one JSON object. The signature covers time and body, so that a receiver can detect forged and replayed
+messages.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ TIMESTAMP_HEADER = "X-Leadrope-Timestamp"
 SIGNATURE_HEADER = "X-Leadrope-Signature"
 DELIVERY_HEADER = "X-Leadrope-Delivery"
 WINDOW_S = 300
-"""A receiver takes a message that is this old, or this far ahead; more than clocks differ, less than a replay needs."""
+"""Maximum clock difference a receiver accepts: more than clocks differ, less than a replay needs."""
 MIN_SECRET = 16
 RETRIED = (408, 425, 429, 500, 502, 503, 504)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class WebhookTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to send, and how long to try."""
+    """Where to send, and how often to try."""
 
     url: str
     secret: Secret
     timeout_s: float = 5.0
     tries: int = 4
     backoff_s: float = 1.0
-    """Before the second try; doubled before each further one."""
+    """Before the second attempt; doubled before each further one."""
 
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Delivery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check(target: WebhookTarget) -> WebhookTarget:
-    """The target, or what is wrong with it. Plain http is for this machine alone."""
+    """Validate the target; plain http is allowed only for this machine."""
     where = _read(target.url)
     if where.scheme == "http" and where.host not in _LOOPBACK:
         raise errors.BadConfig(
@@ -79,7 +79,7 @@ def verify_webhook(
     """
     if not re.fullmatch(r"[0-9]{1,12}", timestamp, re.ASCII) or abs(now - int(timestamp)) > window_s:
         return False
-    # Compared as bytes: a text that is not ASCII would raise, and a receiver must be able to say no to it.
+    # Compared as bytes: text that is not ASCII would raise, but a receiver must be able to reject it.
     return hmac.compare_digest(sign_webhook(secret, timestamp, body).encode(), signature.encode("utf-8", "replace"))
 
 
@@ -91,8 +91,9 @@ async def send(
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     clock: Callable[[], float] = time.time,
 ) -> Delivery:
-    """Try until somebody took it. Never raises for what the network does; a redirect is a no: the secret's holder
-    named one address, and what stands there cannot name another.
+    """Send with retries until accepted. Network errors are never raised.
+
+    A redirect counts as a rejection: the user named one URL, and its server must not choose another.
     """
     detail = ""
     for tried in range(1, target.tries + 1):
@@ -117,7 +118,7 @@ async def send(
 
 
 async def _post(target: WebhookTarget, body: bytes, timestamp: str, delivery_id: str) -> int:
-    """One POST and its status; the answer's body is not read."""
+    """POST once and return the status; the answer's body is not read."""
     headers = (
         ("Content-Type", "application/json"),
         (TIMESTAMP_HEADER, timestamp),
@@ -140,6 +141,6 @@ def _read(url: str) -> Target:
 
 
 def _shown(url: str) -> str:
-    """Without what may be a secret: the path and query of many webhooks are their password."""
+    """Return the URL for messages: the path and query of many webhooks are their password."""
     found = re.match(r"(https?://)(?:[^/@\s]*@)?([A-Za-z0-9.\-:\[\]]{1,200})", url)
     return f"{found[1]}{found[2]}/…" if found else "address"

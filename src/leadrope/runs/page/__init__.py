@@ -1,1 +1,1 @@
-"""One run as one HTML page."""
+"""Renders one run as an HTML page."""

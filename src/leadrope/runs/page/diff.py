@@ -1,4 +1,4 @@
-"""What a run did to files, read from the inputs of its edits: unified diffs. Looks at no disk."""
+"""Reconstructs a run's file changes from the inputs of its edits, as unified diffs. Reads no files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leadrope.core.secrets import redaction
 from leadrope.core.tools import ToolCall, edited_path
 
 MAX_LINES = 400
-"""Of one side. Comparing costs the product of both sides when all lines are alike; more is shown, not compared."""
+"""Maximum lines of one side. Comparing similar sides takes quadratic time; longer texts are shown without comparing."""
 EDITORS = ("Edit", "MultiEdit", "Write", "NotebookEdit")
 
 
@@ -24,16 +24,16 @@ class FileDiff(msgspec.Struct, frozen=True, kw_only=True):
     removed: int
     edits: int
     is_certain: bool = True
-    """False when the record ends before the edit did."""
+    """False if the record ends before the edit did."""
 
 
 class Changes:
-    """Fed with the edits of a run in their order."""
+    """Collects the edits of a run, in order."""
 
     def __init__(self, redact: Callable[[str], str] = redaction.redact) -> None:
         self._redact = redact
         self._texts: dict[str, str] = {}
-        """What is known of a file as a whole: it was written in this run."""
+        """Full contents of files that were written in this run."""
         self._lines: dict[str, list[str]] = {}
         self._edits: dict[str, int] = {}
         self._uncertain: set[str] = set()
@@ -46,7 +46,7 @@ class Changes:
         if not is_certain:
             self._uncertain.add(path)
         for before, after, everywhere in pieces:
-            # Before they become lines: a key of many lines has its own shape only while it is whole.
+            # Redacted before they are split into lines: a multi-line key is recognizable only as a whole.
             old, new = self._redact(before), self._redact(after)
             known = self._texts.get(path)
             if name == "Write":
@@ -78,17 +78,17 @@ class Changes:
 
 
 def unified(old: str, new: str) -> list[str]:
-    """The lines of a diff of two pieces. No numbers: where a piece stands in its file is not known."""
+    """Return the lines of a diff of two pieces, without numbers: a piece's position in its file is unknown."""
     before, after = old.splitlines(), new.splitlines()
     if len(before) > MAX_LINES or len(after) > MAX_LINES:
         return [f"-{line}" for line in before] + [f"+{line}" for line in after]
     found = list(difflib.unified_diff(before, after, lineterm="", n=3))[2:]
-    # The first header says nothing; between two it marks what is left out.
+    # The first header carries no information; later ones mark omitted lines.
     return [line if not line.startswith("@@") else "@@" for line in found][1:]
 
 
 def of_text(diff: str) -> list[FileDiff]:
-    """A diff as git writes it, one entry a file."""
+    """Parse a diff in git's format, one entry per file."""
     changes: list[FileDiff] = []
     path, lines = "", []  # type: str, list[str]
 
@@ -103,7 +103,7 @@ def of_text(diff: str) -> list[FileDiff]:
     for line in diff.splitlines():
         if line.startswith("diff --git "):
             end()
-            # `a/X b/X`: both halves are the same but for their letter, also when X holds spaces.
+            # `a/X b/X`: both halves are equal except for their prefix, even if X contains spaces.
             both = line[len("diff --git ") :]
             path, lines, in_hunk = both[len(both) // 2 + 1 :].removeprefix("b/"), [], False
         elif in_hunk or line.startswith("@@"):
@@ -120,14 +120,14 @@ def of_text(diff: str) -> list[FileDiff]:
 
 
 def path_of(name: str, input_: dict[str, Any]) -> str | None:
-    """The file that a call edits, or None for any other call."""
+    """Return the file that a call edits, or None for any other call."""
     if name not in EDITORS:
         return None
     return edited_path(ToolCall(id="", name=name, input=input_))
 
 
 def _pieces(name: str, input_: dict[str, Any]) -> Iterable[tuple[str, str, bool]]:
-    """Old text, new text, everywhere; what is not text is passed over: an agent wrote it."""
+    """Yield old text, new text, and whether all occurrences are replaced; input that is not text is skipped."""
     if name == "Write" and isinstance(input_.get("content"), str):
         yield "", input_["content"], False
     elif name == "NotebookEdit" and isinstance(input_.get("new_source"), str):

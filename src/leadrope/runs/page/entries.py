@@ -1,4 +1,4 @@
-"""The middle of a run's page: the strip of time, and the list of all that happened. Knows no file and no store."""
+"""The middle of a run's page: the timeline, and the list of events. Independent of files and stores."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from leadrope.runs.page.text import PageWriter
 from leadrope.runtime.terminal_text import describe, whole_input
 
 MAX_ENTRIES = 3000
-"""Beyond this a browser takes seconds to lay the page out, and nobody reads on."""
+"""More entries take a browser seconds to lay out, and nobody reads them."""
 STRIP_WIDTH = 1200
 
 
 def strip(story: Story, write: PageWriter) -> Safe:
-    """Time from left to right: what was said, what tools did, and how long a person was waited for."""
+    """Render the timeline: what was said, what tools did, and how long a person was waited for."""
     if story.first is None:
         return Safe()
     whole = max(story.last - story.first, 0.001)
@@ -23,7 +23,7 @@ def strip(story: Story, write: PageWriter) -> Safe:
     def bar(begin: float, end: float, top: int, cls: str, title: str) -> None:
         x = STRIP_WIDTH * (begin - (story.first or 0)) / whole
         width = min(max(2.0, STRIP_WIDTH * (end - begin) / whole), STRIP_WIDTH - x + 2)
-        # One mark a pixel is all that can be seen.
+        # More than one mark per pixel cannot be seen.
         place = (int(x), cls, top)
         if place not in drawn or width > 2:
             rect = {"x": f"{min(x, STRIP_WIDTH - 2):.1f}", "y": str(top), "width": f"{width:.1f}", "height": "12"}
@@ -88,7 +88,7 @@ def listing(story: Story, write: PageWriter, *, run_id: str) -> Safe:
 
 
 def _chosen(entries: list[StoryEntry]) -> list[int]:
-    """All, or the beginning, the end, and between them what matters."""
+    """Return all entries, or the beginning, the end, and the important ones between."""
     if len(entries) <= MAX_ENTRIES:
         return list(range(len(entries)))
     third = MAX_ENTRIES // 3
@@ -143,7 +143,7 @@ def summary_of(call: Call, write: PageWriter, cwd: str = "") -> str:
 
 
 def _who(call: Call, write: PageWriter) -> str:
-    """Who said yes or no, in a word."""
+    """Name who approved or denied the call."""
     if call.decided is None:
         return ""
     if call.asked is not None and call.asked.by:
@@ -255,7 +255,7 @@ def _took(call: Call) -> str:
 
 
 def span(seconds: float) -> str:
-    """A length of time in two units at most.
+    """Format a duration in at most two units.
 
     >>> span(0.25), span(75), span(7300)
     ('250 ms', '1 min 15 s', '2 h 1 min')
@@ -269,7 +269,7 @@ def span(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """Since the run began.
+    """Format the time since the run began.
 
     >>> clock(75.31)
     '1:15.3'

@@ -1,7 +1,7 @@
-"""A small, safe part of Markdown as HTML: headings, paragraphs, lists, tables, quotes, rules, code and links.
+"""Renders a small, safe subset of Markdown as HTML: headings, paragraphs, lists, tables, quotes, rules, code and links.
 
-Whatever stands in the text is a stranger's: it becomes characters on the page and never mark-up. Links are kept where
-they lead to the web or to a mailbox; pictures, which would be fetched when the page is opened, become links.
+The text is untrusted: it is always escaped and never becomes markup. Only web and mail links are kept; images, which
+would be fetched when the page is opened, become links.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FENCE = regex(r" {0,3}(`{3,}|~{3,})")
 _HEADING = regex(r" {0,3}(#{1,6})[ \t]+(\S.*)")
 _ITEM = regex(r"([ \t]{0,12})(?:([-*+])|(\d{1,9})[.)])[ \t]+(.*)")
 _RULE = regex(r" {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})")
-# Each alternative is bounded by its own closing mark and a length, so that a hostile text costs linear time.
+# Each alternative is bounded by its closing mark and a length, so that a hostile text takes linear time.
 _INLINE = regex(
     r"`([^`\n]{1,500})`"
     r"|\*\*([^*\n]{1,500})\*\*"
@@ -29,7 +29,7 @@ _LEADS = regex(r"(?:https?://|mailto:)[^\s<>\"'`]+", re.IGNORECASE)
 
 
 def markdown(text: str, *, heading: str = "", has_links: bool = True) -> Safe:
-    """`heading` is the element of all headings where the page has some of its own. Without links they stay text."""
+    """Render Markdown. `heading` is the element used for all headings; with `has_links=False` links stay text."""
 
     def inline(text: str) -> Safe:
         return _inline(text, has_links=has_links)
@@ -128,7 +128,7 @@ def _list(lines: Sequence[str], inline: Callable[[str], Safe]) -> Safe:
     for item in found:
         classes = ["deep"] if len(item[1].expandtabs(4)) >= 2 else []
         number = item[3]
-        # A number is kept as it was written: steps are spoken of by it.
+        # Numbers are kept as written, since text refers to steps by number.
         given = {"value": number} if number and is_numbered else {}
         if bool(number) != is_numbered:
             classes.append("numbered" if number else "plain")

@@ -1,7 +1,7 @@
-"""One run as one page: a file that needs no server, no script and no other host. Reads nothing and decides nothing.
+"""Renders a run as one self-contained HTML file, without server, scripts or external hosts. Reads nothing.
 
-The page holds strangers' texts, so it can do nothing: its policy forbids scripts, pictures, frames, forms and every
-request, and allows exactly the one style sheet that is inside it.
+The page contains untrusted texts, so its content security policy forbids scripts, images, frames, forms and all
+requests, and allows only the style sheet that is embedded in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from leadrope.runtime.terminal_text import exact
 from leadrope.version import __version__
 
 DIFF_LINES = 1500
-"""Of one file on the page."""
+"""Maximum diff lines of one file on the page."""
 FILES = 300
 ROWS = 500
 
@@ -42,7 +42,7 @@ def render(
     diff: str | None = None,
     redact: Callable[[str], str] = redaction.redact,
 ) -> str:
-    """The whole page. `diff` is the change of the folder as git tells it; without it, the agent's edits are shown.
+    """Render the page. `diff` is git's diff of the folder; without it, the agent's edits are shown.
 
     Path("run.html").write_text(render(info, texts.request, store.read(info, 1, 10**9), texts.result))
     """
@@ -67,7 +67,7 @@ def render(
         f"Made by leadrope {__version__} from {story.events:,} events of run {info.id}. "
         "Costs are estimates at list prices. This page loads nothing and runs nothing.",
     )
-    body = tag("body", tag("a", "Skip to what happened", cls="skip", href="#story"), tag("main", *sections, foot))
+    body = tag("body", tag("a", "Skip to the events", cls="skip", href="#story"), tag("main", *sections, foot))
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
 
 
@@ -282,7 +282,7 @@ def _money(info: RunInfo, result: RunResult | None, write: PageWriter) -> Safe:
             "all", totals.input_tokens, totals.cache_read_input_tokens, totals.output_tokens, f"${totals.cost_usd:.4f}"
         )
     )
-    source = "the agent's own estimate" if totals.cost_source == "cli" else "reckoned from tokens and a price list"
+    source = "the agent's own estimate" if totals.cost_source == "cli" else "computed from tokens and list prices"
     label = "a rehearsal, not paid for" if is_rehearsed(info.labels) else totals.cost_label
     note = f"{label}, {source}; {count(totals.num_turns, 'model call')} in {count(totals.attempts, 'attempt')}"
     return joined(tag("h2", "Cost and tokens", _small(note)), _table(rows))

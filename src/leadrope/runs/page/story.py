@@ -1,6 +1,6 @@
-"""A run's events as a reader tells them: one entry per thing that happened, each call with its whole fate.
+"""Converts a run's events to a readable list: one entry per thing that happened, each call with its full history.
 
-Knows no mark-up. Deltas and progress are passed over: what they said comes again, whole.
+Independent of markup. Deltas and progress are skipped, because complete messages follow.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Mark = Literal["", "good", "warn", "bad"]
 
 
 class QuestionEntry(msgspec.Struct, kw_only=True):
-    """A person was asked."""
+    """A question to a person."""
 
     id: str
     time: float
@@ -37,7 +37,7 @@ class QuestionEntry(msgspec.Struct, kw_only=True):
 
 
 class Call(msgspec.Struct, kw_only=True):
-    """One tool call: asked for, decided, done."""
+    """One tool call: request, decision, result."""
 
     call: ToolCall
     time: float
@@ -80,12 +80,12 @@ class StoryEntry(msgspec.Struct, kw_only=True):
 
     @property
     def is_notable(self) -> bool:
-        """Kept where a long run must be cut."""
+        """Whether the entry is kept when a long run is cut."""
         return self.state in ("warn", "bad") or self.asked is not None
 
 
 class Story:
-    """Fed with records in order; the fields are the outcome."""
+    """Consumes records in order; its fields are the result."""
 
     def __init__(self, records: Iterable[events.Recorded] = ()) -> None:
         self.entries: list[StoryEntry] = []
@@ -111,7 +111,7 @@ class Story:
         self._take(record.time, record.event)
 
     def changes(self, redact: Callable[[str], str]) -> list[diff.FileDiff]:
-        """The edits that were let through and did not fail."""
+        """Return the edits that were allowed and did not fail."""
         found = diff.Changes(redact)
         for call in self.calls.values():
             input_ = dict(call.input)

@@ -1,4 +1,4 @@
-"""Mark-up of our own making, and texts that are escaped when they are put into it."""
+"""Builds HTML from trusted markup, and escapes all other text put into it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import html
 
 
 class Safe(str):
-    """Mark-up of our own making. A plain text that is put into a tag is escaped; this is not."""
+    """Trusted markup. Plain text is escaped when it is put into a tag; this is not."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: str, cls: str = "", **attributes: str | bool) -> Safe:
-    """One element; `cls` is its class, `for_` its `for`. Children that are plain text are escaped.
+    """Build one element; `cls` is its class, `for_` its `for`. Children that are plain text are escaped.
 
     >>> tag("b", "a < b", cls="x")
     '<b class="x">a &lt; b</b>'
@@ -37,13 +37,13 @@ def joined(*parts: str) -> Safe:
 
 
 def titled(title: str, rect: dict[str, str]) -> Safe:
-    """A rectangle of a drawing, with the words that are shown when one points at it."""
+    """Draw a rectangle with a tooltip."""
     written = "".join(f' {key}="{html.escape(value)}"' for key, value in rect.items())
     return Safe(f"<rect{written}><title>{html.escape(title)}</title></rect>")
 
 
 def page_head(title: str, style: str) -> Safe:
-    """The head of a page that loads nothing and runs nothing: only this very style is let through."""
+    """Build the head of a page that loads and runs nothing: only this exact style is allowed."""
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
     return tag(

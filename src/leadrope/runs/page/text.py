@@ -1,6 +1,6 @@
-"""Text for a page: escaped, without what an eye cannot see and cut with a note. Knows no run.
+"""Text for a page: escaped, without invisible characters, and cut with a note. Independent of runs.
 
-Whatever an agent, a tool or a file has said is a stranger's text. It becomes characters on the page, never mark-up.
+Text of agents, tools and files is untrusted: it is always escaped and never becomes markup.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from leadrope.runtime.terminal_text import clean, exact
 
 
 def size(characters: int) -> str:
-    """How long a text is, in words.
+    """Format the length of a text.
 
     >>> size(12_345)
     '12 kB'
@@ -26,7 +26,9 @@ def size(characters: int) -> str:
 
 
 class PageWriter:
-    """Cleans and cuts. All texts together stay within `total` characters: a page that no browser opens helps nobody."""
+    """Redacts, cleans and cuts. All texts together are limited to `total` characters, so that browsers can open the
+    page.
+    """
 
     def __init__(self, redact: Callable[[str], str], *, total: int = 10_000_000, scarce: int = 300) -> None:
         self.redact = redact
@@ -34,18 +36,18 @@ class PageWriter:
         self._scarce = scarce
 
     def line(self, text: str, width: int = 200) -> str:
-        """White space folded; for titles and cells."""
-        # What is cut off could be the rest of a key: it is looked for in the whole text.
+        """Return text on one line, for titles and cells."""
+        # Redacted before it is cut: the part that is cut off could be the rest of a key.
         flat = " ".join(clean(self.redact(text)[: width * 8]).split())
         return flat if len(flat) <= width else flat[: width - 1] + "…"
 
     def block(self, text: str, limit: int = 6000) -> Safe:
-        """As it is, to the letter: what is invisible is written out. For commands, inputs and files."""
+        """Return text verbatim, with invisible characters escaped. For commands, inputs and files."""
         kept, note = self._cut(text, limit)
         return joined(tag("pre", exact(kept), tabindex="0"), note)
 
     def output(self, text: str, limit: int = 6000) -> Safe:
-        """What a program printed, without the sequences that coloured it."""
+        """Return what a program printed, without color escape sequences."""
         kept, note = self._cut(text, limit)
         return joined(tag("pre", clean(kept), tabindex="0"), note)
 
@@ -54,7 +56,7 @@ class PageWriter:
         return joined(tag("div", markdown(kept, heading="h4", has_links=False), cls="prose"), note)
 
     def lines(self, lines: Sequence[str], width: int = 400) -> list[str]:
-        """Lines of a diff: cleaned as a whole, so that a key over several lines is found; long ones are cut."""
+        """Return the lines of a diff: redacted as a whole, so that a multi-line key is found; long ones are cut."""
         given = "\n".join(lines)
         self._left -= len(given)
         limit = width if self._left > 0 else 80

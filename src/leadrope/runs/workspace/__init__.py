@@ -1,1 +1,1 @@
-"""Where a run works: its worktree or checkpoint, made, compared, brought home or taken back."""
+"""The folder a run works in: creating, comparing, applying and undoing worktrees and checkpoints."""

@@ -1,7 +1,7 @@
-"""What a run has changed in the user's own folder, as a patch: from its checkpoint to its end.
+"""Computes a patch of a run's changes in the user's own folder, from its checkpoint to its end.
 
-In a git repository both states are commits, and git compares them. Elsewhere, and for ignored files, the copies from
-before the first edit are compared with the files as they are now.
+In a git repository both states are commits, and git compares them. Elsewhere, and for ignored files, the copies made
+before the first edit are compared with the current files.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ from leadrope.runs.workspace.snapshots import Shadow
 from leadrope.runs.workspace.worktree_changes import MOST_DIFF, PLAIN
 
 MOST_COMPARED = 256 * 1024
-"""Of one file that git does not keep; a larger one is only named. Comparing it would take longer than anybody waits."""
+"""Maximum size of a compared file that git does not track; a larger one is only named, since comparing would take too
+long.
+"""
 
 
 async def paths(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """The files that differ, for people to read."""
+    """Return the files that differ, for display."""
     async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
         found, covered = await _in_git(checkpoint, environ)
         return tuple(sorted({*map(gits.show, found.changed), *_copied(checkpoint, covered)}))
@@ -35,7 +37,7 @@ async def paths(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = N
 async def patch(
     checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None, most_bytes: int = MOST_DIFF
 ) -> str:
-    """As text for people; binary files are named only. A longer one is cut, and says so at its end."""
+    """Return a readable patch; binary files are only named. A longer one is cut, with a note at its end."""
     async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
         found, covered = await _in_git(checkpoint, environ)
         text = await found.patch(checkpoint, most_bytes)
@@ -43,14 +45,14 @@ async def patch(
 
 
 class _Changes:
-    """Those that git knows of."""
+    """Changes of files that git tracks."""
 
     def __init__(self, shadow: Shadow | None = None, trees: tuple[str, str] = ("", "")) -> None:
         self._shadow = shadow
         self._trees = trees
         self.changed: list[bytes] = []
         self.left_out: list[bytes] = []
-        """Not the run's: they were there before, and ignored."""
+        """Files that the run did not make: they were there before, and ignored."""
 
     async def patch(self, checkpoint: Checkpoint, most_bytes: int) -> str:
         if self._shadow is None or not self.changed:
@@ -68,12 +70,12 @@ class _Changes:
 
 
 async def _in_git(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> tuple[_Changes, set[bytes]]:
-    """What differs between the two states, and all files that git covers."""
+    """Return the differences between the two states, and all files that git covers."""
     if checkpoint.kind != "git":
         return _Changes(), set()
     shadow = await checkpoints.shadow_of(checkpoint, environ)
     before = await shadow.entries(checkpoint.before)
-    end = checkpoint.after or (await shadow.as_is(before.keys())).tree  # it still runs, or its owner died
+    end = checkpoint.after or (await shadow.as_is(before.keys())).tree  # it is still running, or its owner died
     after = await shadow.entries(end)
     aside = checkpoints.aside_of(checkpoint)
     found = _Changes(shadow, (checkpoint.before, end))
@@ -86,7 +88,7 @@ async def _in_git(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> 
 
 
 def _copied(checkpoint: Checkpoint, covered: set[bytes]) -> dict[str, str]:
-    """Files outside of git that were edited by their names, each with its part of the patch."""
+    """Return the patches of files outside of git that were edited by name."""
     closed = checkpoint.copies.closed()
     found: dict[str, str] = {}
     try:

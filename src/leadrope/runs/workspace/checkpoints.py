@@ -1,7 +1,7 @@
-"""The state of a folder from before a run, and the way back to it; for runs that work in the user's own checkout.
+"""Snapshots a folder before a run and restores it; for runs that work in the user's own checkout.
 
-In a git repository it is a commit that only a ref below refs/leadrope/ knows; elsewhere, and for files that git
-ignores, copies of what is about to be edited. Nothing outside of the run's folder is ever written.
+In a git repository the snapshot is a commit referenced only below refs/leadrope/; elsewhere, and for files that git
+ignores, files are copied before they are edited. Nothing outside of the run's folder is ever written.
 """
 
 from __future__ import annotations
@@ -32,28 +32,29 @@ MOST_ASIDE = 1024 * 1024 * 1024
 MOST_BELOW = 100_000
 _SHADOWS = "shadows"
 _ASIDE = "aside"
-"""What was there before and is not in the snapshot: ignored files, mostly. A run that changes .gitignore makes them
-appear, and they must not be taken for files that it made."""
+"""Files that existed before but are not in the snapshot, mostly ignored ones. A run that changes .gitignore makes them
+appear, and they must not be mistaken for files that it created.
+"""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Converts to and from builtins."""
+    """A checkpoint's record; converts to and from builtins."""
 
     run_id: str
     cwd: str
     store: str
-    """The folder that was given to `take`."""
+    """The folder that was passed to `take`."""
     kind: Literal["git", "copies"]
     repository: Repository | None = None
     before: str = ""
-    """The commit, in a repository."""
+    """The commit, in a git repository."""
     after: str = ""
-    """The same at the run's end."""
+    """The commit at the run's end."""
     is_closed: bool = False
     notes: tuple[str, ...] = ()
-    """Why it is of copies only."""
+    """Why it consists of copies only."""
     left_out: tuple[str, ...] = ()
-    """Not covered: too large, unreadable, or a repository of its own. For people."""
+    """Not covered: too large, unreadable, or a repository of its own. For display."""
 
     @property
     def folder(self) -> Path:
@@ -65,16 +66,16 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What an undo does, or did. Paths are below the run's folder, for people to read."""
+    """What an undo will do, or did. Paths are relative to the run's folder, for display."""
 
     restored: tuple[str, ...] = ()
-    """Changed or deleted by the run: as they were before."""
+    """Changed or deleted by the run; restored to their earlier content."""
     removed: tuple[str, ...] = ()
-    """Made by the run."""
+    """Created by the run."""
     changed_since: tuple[str, ...] = ()
-    """Changed again after the run's end: they stop an undo that is not forced."""
+    """Changed again after the run's end; these stop an undo without `force`."""
     blocked: tuple[str, ...] = ()
-    """Cannot be put back: something that no checkpoint knows is in the way, or the file was too large to keep."""
+    """Cannot be restored: an unknown file is in the way, or the file was too large to copy."""
     is_done: bool = False
 
     @property
@@ -83,7 +84,7 @@ class RestorePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def take(cwd: Path, store_dir: Path, run_id: str, *, environ: Mapping[str, str] | None = None) -> Checkpoint:
-    """Before the first edit. Outside of a repository it is empty, and `remember` fills it."""
+    """Take a checkpoint before the first edit. Outside of a repository it is empty, and `remember` fills it."""
     root = real_path(cwd)
     git = Git(environ)
     plain = Checkpoint(run_id=run_id, cwd=root, store=str(store_dir), kind="copies")
@@ -110,18 +111,18 @@ async def take(cwd: Path, store_dir: Path, run_id: str, *, environ: Mapping[str,
 
 
 def remember(checkpoint: Checkpoint, path: str | Path) -> bool:
-    """Keeps a file as it is now, once; before each edit of a file by its name. False: it cannot be put back."""
+    """Copy a file once, before its first edit by name. Returns False if it cannot be restored."""
     return checkpoint.copies.remember(path)
 
 
 async def close(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> Checkpoint:
-    """At the run's end, so that an undo can tell the run's changes from later ones."""
+    """Record the state at the run's end, so that an undo can tell the run's changes from later ones."""
     await asyncio.to_thread(checkpoint.copies.close)
     after = ""
     if checkpoint.kind == "git":
         async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
             shadow = await shadow_of(checkpoint, environ)
-            # What was there at first is looked at again also if the run has put it into .gitignore.
+            # Files that existed at first are checked again even if the run has added them to .gitignore.
             after = (await shadow.as_is(await shadow.entries(checkpoint.before))).tree
             await _hold(shadow, checkpoint, "after", after)
     closed = msgspec.structs.replace(checkpoint, after=after, is_closed=True)
@@ -130,22 +131,22 @@ async def close(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = N
 
 
 def reopen(checkpoint: Checkpoint) -> Checkpoint:
-    """The run continues after all: its end is recorded again by `close`."""
+    """Reopen a closed checkpoint because the run continues; `close` records its end again."""
     opened = msgspec.structs.replace(checkpoint, after="", is_closed=False)
     _record(opened)
     return opened
 
 
 async def describe(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> RestorePlan:
-    """What an undo would do now."""
+    """Return what an undo would do now."""
     async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
         return (await _plan(checkpoint, environ)).shown(is_done=False)
 
 
 async def undo(checkpoint: Checkpoint, *, force: bool = False, environ: Mapping[str, str] | None = None) -> RestorePlan:
-    """All of it, or nothing: files that changed after the run's end, or that cannot be put back, stop it.
+    """Undo all changes or none: files that changed after the run's end, or cannot be restored, stop it.
 
-    With `force` the first are taken back too, and the second stay as they are; both are named in the plan.
+    With `force` the former are overwritten too and the latter left as they are; the plan names both.
     """
     async with gits.alone(Path(checkpoint.store), checkpoint.cwd):
         plan = await _plan(checkpoint, environ)
@@ -156,7 +157,7 @@ async def undo(checkpoint: Checkpoint, *, force: bool = False, environ: Mapping[
 
 
 async def drop(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = None) -> None:
-    """Forgets it: git clears the objects away in its own time."""
+    """Delete a checkpoint; git removes the objects with its next garbage collection."""
     repository = checkpoint.repository
     if repository is not None and Path(repository.common_dir, "HEAD").exists():
         git_folder.check_folder(repository.common_dir)
@@ -169,7 +170,7 @@ async def drop(checkpoint: Checkpoint, *, environ: Mapping[str, str] | None = No
 
 
 async def prune(store_dir: Path, known: Collection[str], *, environ: Mapping[str, str] | None = None) -> list[str]:
-    """Drops the checkpoints of runs that are not `known`; gives their ids."""
+    """Delete the checkpoints of runs that are not `known`, and return their ids."""
     dropped: list[str] = []
     if not store_dir.is_dir():
         return dropped
@@ -196,7 +197,7 @@ def _recorded(store: Folder, name: str) -> Checkpoint | None:
 
 
 class _Work:
-    """A plan with everything that is needed to carry it out."""
+    """A plan with everything needed to carry it out."""
 
     def __init__(self, checkpoint: Checkpoint, shadow: Shadow | None) -> None:
         self.checkpoint = checkpoint
@@ -280,7 +281,7 @@ async def _plan(checkpoint: Checkpoint, environ: Mapping[str, str] | None) -> _W
 
 
 def _find_blocked(work: _Work, there: Folder) -> None:
-    """A folder that holds something unknown stays, also when a file was there before; a link is never gone through."""
+    """Keep folders that contain unknown files, even where a file used to be; links are never followed."""
     files = Files(work.checkpoint.cwd)
     going = set(work.removed)
     known = work.checkpoint.copies.all()
@@ -292,7 +293,7 @@ def _find_blocked(work: _Work, there: Folder) -> None:
 
 
 def is_all(there: Folder, folder: bytes, going: Collection[bytes]) -> bool:
-    """Whether everything in the folder is among `going`. What is too deep or too much to look at is not."""
+    """Return whether everything in the folder is among `going`; False if it is too deep or too large to check."""
     prefix = os.fsdecode(folder)
     filled = {prefix}
     empty: set[str] = set()
@@ -305,11 +306,11 @@ def is_all(there: Folder, folder: bytes, going: Collection[bytes]) -> bool:
                 return False
     except (errors.UnsafeFile, OSError):
         return False
-    return empty <= filled  # an empty folder is nobody's file, and so nobody's to remove
+    return empty <= filled  # an empty folder belongs to no file, so it is not removed
 
 
 def clear_folders(there: Folder, path: bytes) -> None:
-    """Those above a file that it leaves empty."""
+    """Remove the parent folders that a removed file leaves empty."""
     for parent in gits.above(path):
         if not there.remove_empty(os.fsdecode(parent)):
             return

@@ -1,4 +1,4 @@
-"""Copies of single files from before their first edit: for folders without git, and for files that git ignores."""
+"""Copies single files before their first edit: for folders without git, and for files that git ignores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Kind = Literal["absent", "file", "link", "folder", "other"]
 
 
 class FileState(msgspec.Struct, frozen=True, kw_only=True):
-    """What lies at a path; two that are equal are the same."""
+    """What exists at a path; equal states mean the same content."""
 
     kind: Kind
     bits: int = 0
@@ -34,10 +34,10 @@ class FileState(msgspec.Struct, frozen=True, kw_only=True):
 
 class FileBackup(msgspec.Struct, frozen=True, kw_only=True):
     path: str
-    """Below the folder; surrogates stand for bytes that are no text, escaped as in JSON."""
+    """Relative to the folder; bytes that are not text are surrogates, escaped as in JSON."""
     state: FileState
     name: str = ""
-    """Of the copy; "" if there is none: nothing was there, or it was too large."""
+    """The name of the copy; "" if there is none: nothing existed, or it was too large."""
 
     @property
     def is_covered(self) -> bool:
@@ -45,16 +45,16 @@ class FileBackup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Copies:
-    """Kept in one folder of leadrope's; each line of its list is written before the edit it is about."""
+    """The copies in one of leadrope's folders; each entry of its list is written before the edit it is for."""
 
     def __init__(self, cwd: str, folder: Path) -> None:
         self.cwd = cwd
         self.folder = folder
 
     def remember(self, path: str | Path) -> bool:
-        """Whether that path can be put back. One outside of the folder, or reached through a link, cannot."""
+        """Return whether the path can be restored. One outside of the folder, or reached through a link, cannot."""
         if Path(self.cwd, path).is_symlink():
-            # An edit goes through the link; the link itself may be replaced too.
+            # An edit goes through the link, but the link itself may be replaced too.
             return self._keep(path) and self._keep(real_path(Path(self.cwd, path)))
         return self._keep(path)
 
@@ -83,7 +83,7 @@ class Copies:
         return {_path(copy.path): copy for copy in found}
 
     def close(self) -> None:
-        """How each of them looks when the run has ended; what differs later was changed by somebody else."""
+        """Record the state of each file at the run's end; later differences were made by somebody else."""
         known = self.all()
         if known:
             with Folder.open(self.cwd, hard_links=True) as there, Folder.open(self.folder) as own:
@@ -95,7 +95,7 @@ class Copies:
         return {_path(text): state for text, state in msgspec.json.decode(raw, type=dict[str, FileState]).items()}
 
     def put_back(self, copy: FileBackup) -> None:
-        """UnsafeFile if a folder above it has become a link meanwhile."""
+        """Restore a file; raises UnsafeFile if a parent folder has become a link."""
         name = _path(copy.path)
         with Folder.open(self.cwd, hard_links=True) as there:
             if copy.state.kind == "absent":
@@ -109,7 +109,7 @@ class Copies:
                 there.replace(name, own.read_bytes(copy.name, most=MOST_FILE), mode=copy.state.bits)
 
     def _own(self, name: str) -> bytes:
-        """Of leadrope's own folder; empty where there is no such file."""
+        """Read a file of leadrope's own folder; empty if it does not exist."""
         try:
             with Folder.open(self.folder) as own:
                 return own.read_bytes(name, most=MOST_LIST)
@@ -117,7 +117,7 @@ class Copies:
             return b""
 
     def _name(self, path: str | Path) -> str | None:
-        """Relative, and no part of it above the last is a link: what is behind one is not ours to write."""
+        """Return the relative path; None if a parent is a link, since what is behind it is not ours to write."""
         root = real_path(self.cwd)
         joined = Path(self.cwd, path)
         real = Path(real_path(joined.parent), joined.name)
@@ -131,7 +131,7 @@ def look(there: Folder, name: str) -> FileState:
 
 
 def _look(there: Folder, name: str) -> tuple[FileState, bytes | None]:
-    """The state and, of a file that is not too large, its content: both of the same open file."""
+    """Return the state and, for a file that is not too large, its content, both from the same open file."""
     try:
         kind = there.kind(name)
         if kind == "link":
@@ -147,7 +147,7 @@ def _look(there: Folder, name: str) -> tuple[FileState, bytes | None]:
     except FileNotFoundError:
         return FileState(kind="absent"), None
     except errors.UnsafeFile as error:
-        # Below a file there is nothing, and what is below a link is not of this folder.
+        # Nothing exists below a file, and what is below a link is not part of this folder.
         return FileState(kind="absent" if error.reason.endswith("not a folder") else "other"), None
     except OSError:
         return FileState(kind="other"), None
@@ -157,7 +157,7 @@ def _look(there: Folder, name: str) -> tuple[FileState, bytes | None]:
 
 
 def _text(path: str) -> str:
-    """JSON takes no lone surrogates, which stand for bytes of a name that are no UTF-8."""
+    """Escape lone surrogates, which stand for bytes of names that are not UTF-8 and are invalid in JSON."""
     return os.fsencode(path).decode("latin-1")
 
 

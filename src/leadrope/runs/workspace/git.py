@@ -1,8 +1,8 @@
-"""Calls of git that believe nothing of the repository they look at; knows no run and no policy.
+"""Runs git without trusting the repository it works in; independent of runs and policies.
 
-A repository may be hostile (an archive with a `.git` in it), and an agent has worked in it. So no hook, file monitor,
-pager, editor, diff or merge program that the repository names is ever started by these calls, and nothing is fetched.
-Settings of the user and of the system count; those of the repository only where they name no program.
+A repository may be hostile (an archive that contains a `.git`), and an agent has worked in it. So these calls never
+start a hook, file monitor, pager, editor, diff or merge program that the repository configures, and fetch nothing.
+Settings of the user and of the system apply; those of the repository only if they name no program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TIMEOUT_S = 300.0
 """A checkout of a very large tree on a slow disk takes minutes; a git that hangs (a dead network disk) never ends."""
 
 PIPE_S = 5.0
-"""After so long a look is taken whether git reads a pipe or a device that somebody has put in its way."""
+"""After this time, check whether git is blocked on a pipe or a device that somebody put in its way."""
 
 PIPE_LOOKS = 6
 LOCK_S = 600.0
@@ -49,7 +49,7 @@ _FIXED = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_LITERAL_PATHSPECS": "1",
     "GIT_NO_LAZY_FETCH": "1",
-    # A partial clone would fetch what is missing through programs that its configuration names: no transport at all.
+    # A partial clone would fetch missing objects through programs that its configuration names: allow no transport.
     "GIT_ALLOW_PROTOCOL": "none",
 }
 
@@ -57,17 +57,17 @@ _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
     "core.untrackedCache": "false",
-    # Files are told to be unchanged by their times; one that an agent can set must not be enough.
+    # git detects unchanged files by their times; times that an agent can set must not be sufficient.
     "core.trustctime": "true",
     "core.checkStat": "default",
     "core.quotePath": "false",
-    # One flush for all new objects, not one each: seconds for a thousand files on a busy disk.
+    # One flush for all new objects instead of one each: this saves seconds for a thousand files on a busy disk.
     "core.fsyncMethod": "batch",
     "core.sshCommand": "false",
     "submodule.recurse": "false",
     "diff.ignoreSubmodules": "dirty",
     "commit.gpgSign": "false",
-    # Of a signature that an agent has put on its commit git would ask a program that the repository names.
+    # To verify a signature on an agent's commit, git would run a program that the repository names.
     "merge.verifySignatures": "false",
     "log.showSignature": "false",
     "gpg.program": "false",
@@ -88,14 +88,14 @@ _SETTINGS = {
 
 _PROGRAM = regex(r"(filter\..+)\.(?:clean|smudge|process|required)|(merge\..+)\.driver", re.DOTALL)
 _EMPTIED = regex(r"branch\..+\.mergeoptions|alias\..+|diff\..+\.(?:command|textconv)", re.DOTALL)
-"""More that names programs, or options that do."""
+"""Further settings that name programs, or options that do."""
 _WRITERS = frozenset(
     {
         *("branch", "checkout-index", "commit-tree", "hash-object", "init", "merge", "read-tree", "update-index"),
         *("update-ref", "worktree", "write-tree"),
     }
 )
-"""The commands used here that change something: only these have to be limited, which takes time."""
+"""The commands used here that write: only these need write limits, which take time to set up."""
 _HOOK = regex(r"(hook\..+)\.[a-z]+", re.DOTALL)
 
 
@@ -106,17 +106,19 @@ class GitResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """One value, such as a path: only the end of the line is taken off, since a name may hold anything else."""
+        """The output as one value, such as a path: only the final newline is removed, since a name may contain anything
+        else.
+        """
         return os.fsdecode(self.out.removesuffix(b"\n"))
 
     @property
     def items(self) -> list[bytes]:
-        """What a `-z` prints."""
+        """The entries of `-z` output."""
         return [item for item in self.out.split(b"\0") if item]
 
 
 class Git:
-    """git with a fixed environment; `within` gives one that is bound to a git folder, a tree or an index."""
+    """git with a fixed environment; `within` returns one bound to a git folder, a tree or an index."""
 
     def __init__(self, environ: Mapping[str, str] | None = None, *, timeout_s: float = TIMEOUT_S) -> None:
         source = os.environ if environ is None else environ
@@ -124,12 +126,12 @@ class Git:
         self.settings = dict(_SETTINGS)
         self.timeout_s = timeout_s
         self.writes: tuple[str, ...] = ()
-        """Folders below which git may write, and nowhere else; none: wherever the user may."""
+        """Folders below which git may write; empty: wherever the user may."""
         self.switched_off: tuple[str, ...] = ()
-        """Filters and merge programs of the repository's own configuration."""
+        """Disabled filters and merge programs of the repository's own configuration."""
 
     def within(self, **variables: str | Path) -> Git:
-        """GIT_DIR and its kin: a `.git` that lies in an agent's reach is never asked for the way."""
+        """Bind GIT_DIR and related variables, so that git never searches a `.git` within an agent's reach."""
         other = Git({}, timeout_s=self.timeout_s)
         other.env = self.env | {name: str(value) for name, value in variables.items()}
         other.settings = dict(self.settings)
@@ -138,13 +140,13 @@ class Git:
         return other
 
     def limited(self, *folders: str | Path) -> Git:
-        """The same, writing below these folders only, also where a link there leads elsewhere."""
+        """Return a git that can write only below these folders, even if links there lead elsewhere."""
         other = self.within()
         other.writes = tuple(map(str, folders))
         return other
 
     async def distrust(self, cwd: str | Path) -> Git:
-        """The same without the programs that the repository's own configuration names."""
+        """Return a git that ignores the programs named in the repository's own configuration."""
         listed = await self.run("config", "--list", "--show-scope", "--name-only", "-z", cwd=cwd)
         scopes, names = listed.items[0::2], listed.items[1::2]
         other = self.within()
@@ -165,7 +167,7 @@ class Git:
                 empty = {f"{section}.{key}": "" for key in ("clean", "smudge", "process")}
                 other.settings |= {**empty, f"{section}.required": "false"}
             else:
-                other.settings[name] = "git merge-file -q %A %O %B"  # what git does without a program
+                other.settings[name] = "git merge-file -q %A %O %B"  # git's behaviour without a program
         other.switched_off = tuple(sorted(found))
         return other
 
@@ -178,7 +180,7 @@ class Git:
         into: IO[bytes] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> GitResult:
-        """Raises GitFailed on any other exit code, with git's own words; `into` takes the output instead."""
+        """Run git; raises GitFailed with git's message on any other exit code. `into` receives the output instead."""
         program = shutil.which("git", path=self.env.get("PATH", os.defpath))
         if program is None:
             raise errors.CliNotFound("git is not on the PATH", hint="Install git 2.31 or newer.")
@@ -230,7 +232,7 @@ class Git:
     ) -> tuple[bytes, bytes]:
         talking = asyncio.ensure_future(_talk(process, stdin))
         try:
-            # More than once: whoever exchanges a file and a pipe all the time shows the file at times.
+            # Checked several times: somebody who keeps swapping a file and a pipe shows the file some of the time.
             for _ in range(PIPE_LOOKS):
                 done, _ = await asyncio.wait({talking}, timeout=PIPE_S)
                 if done:
@@ -265,15 +267,15 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True):
     top: str
     """The root of the checkout."""
     common_dir: str
-    """Where objects, refs and configuration lie; shared by all worktrees."""
+    """The folder of objects, refs and configuration, shared by all worktrees."""
     git_dir: str
-    """Where this checkout's own HEAD and index lie."""
+    """The folder of this checkout's own HEAD and index."""
     prefix: str
-    """The asked folder below `top`; "" for the root."""
+    """The requested folder relative to `top`; "" for the root."""
 
 
 async def find(git: Git, folder: str | Path) -> Repository:
-    """The repository whose checkout the folder is in; BadDirectory says why there is none."""
+    """Find the repository whose checkout contains the folder; BadDirectory says why there is none."""
     asked = await git.run("rev-parse", "--is-bare-repository", "--is-inside-work-tree", cwd=folder, codes=(0, 128))
     if asked.code:
         if "not a git repository" in asked.err:
@@ -291,10 +293,10 @@ async def find(git: Git, folder: str | Path) -> Repository:
     git_dir = (await git.run("rev-parse", "--absolute-git-dir", cwd=folder)).text
     prefix = (await git.run("rev-parse", "--show-prefix", cwd=folder)).text.rstrip("/")
     if not os.path.lexists(Path(top, ".git")):
-        # core.worktree of a hostile repository can name any folder, "/" for one.
+        # A hostile repository's core.worktree can name any folder, even "/".
         raise errors.BadDirectory(
             f"the repository of {folder} says that its files lie in {top}, which has no .git",
-            hint="Look at core.worktree in its configuration.",
+            hint="Check core.worktree in its configuration.",
         )
     found = Repository(top=top, common_dir=real_path(Path(folder, common)), git_dir=git_dir, prefix=prefix)
     await asyncio.to_thread(git_folder.check, top, git_dir, found.common_dir)
@@ -303,7 +305,7 @@ async def find(git: Git, folder: str | Path) -> Repository:
 
 @contextlib.asynccontextmanager
 async def alone(home: Path, common_dir: str, *, timeout_s: float = LOCK_S) -> AsyncIterator[None]:
-    """One of leadrope's processes at a time changes the worktrees and refs of a repository."""
+    """Hold a lock under which only one leadrope process changes the worktrees and refs of a repository."""
     name = hashlib.sha256(os.fsencode(common_dir)).hexdigest()[:24]
     path = homes.ensure(home / "locks") / f"git-{name}.lock"
     try:
@@ -325,7 +327,7 @@ async def alone(home: Path, common_dir: str, *, timeout_s: float = LOCK_S) -> As
 
 
 def names(paths: Sequence[bytes], most: int = 10) -> str:
-    """For people; a name that is not text, or has a line end, is shown escaped."""
+    """Format names for display; one that is not text, or contains a line break, is escaped."""
     shown = [show(path) for path in paths[:most]]
     return ", ".join(shown) + (f" and {len(paths) - most} more" if len(paths) > most else "")
 
@@ -336,14 +338,14 @@ def show(path: bytes) -> str:
 
 
 def above(path: bytes) -> Iterator[bytes]:
-    """The folders that a path lies in, from the nearest on."""
+    """Yield the parent folders of a path, nearest first."""
     while b"/" in path:
         path = path.rpartition(b"/")[0]
         yield path
 
 
 async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[bytes, bytes]:
-    """Bounded: what comes after the bound is read and dropped, so that git never waits for us."""
+    """Read the output up to a limit; the rest is read and dropped, so that git never blocks."""
 
     async def feed() -> None:
         pipe = cast("asyncio.StreamWriter", process.stdin)
@@ -368,7 +370,7 @@ async def _talk(process: asyncio.subprocess.Process, stdin: bytes) -> tuple[byte
 
 
 async def _finish(process: asyncio.subprocess.Process) -> None:
-    """Whatever is left of git and its filters goes; a session of its own makes them one group."""
+    """Kill what is left of git and its filters; they share a session, and so a process group."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
@@ -389,5 +391,5 @@ def _hint(said: str) -> str | None:
     if "promisor" in said or "transport 'none'" in said or "not allowed" in said:
         return "The repository is a partial clone and objects are missing; fetch them first: git fetch --refetch."
     if "No space left" in said:
-        return "Make room on the disk and try again."
+        return "Free some disk space and try again."
     return None

@@ -1,8 +1,8 @@
-"""Whether a repository's own folder is what it seems: git follows links in it, and waits for pipes.
+"""Checks that a git folder contains no links or pipes: git follows links in it, and blocks on pipes.
 
-An agent can write to most of `.git`. With a link there, git would write refs, objects or notes of worktrees somewhere
-else, or copy a file of the user (`info/sparse-checkout`) to where the agent can read it. Such a repository is refused
-before git works in it.
+An agent can write to most of `.git`. With a link there, git would write refs, objects or worktree records elsewhere, or
+copy a file of the user (`info/sparse-checkout`) to where the agent can read it. Such a repository is rejected before
+git works in it.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from leadrope import errors
 from leadrope.confined import Folder, FolderEntry, below, real_path
 
 MOST_ENTRIES = 500_000
-"""Looked at; a repository with more loose refs is packed first."""
+"""Maximum entries checked; a repository with more loose refs must be packed first."""
 MOST_SETTINGS = 1024 * 1024
 
 _TREES = ("refs", "logs")
 _FOLDERS = ("", "info", "objects", "objects/info", "objects/pack", "worktrees")
 _MAY_BE_LINKS = ("hooks", "info/exclude")
-"""Common, and harmless: hooks are switched off, and patterns are only compared with names."""
+"""Commonly links, and harmless: hooks are disabled, and patterns are only compared with names."""
 _READ_BY_GIT = (".gitignore", ".gitattributes", ".gitmodules")
 
 
 def check(top: str, git_dir: str, common_dir: str) -> None:
-    """BadDirectory says what is wrong: with the way from the checkout to its repository, or in the repository."""
+    """Check the repository and the path to it from the checkout; BadDirectory says what is wrong."""
     _check_way(top, git_dir)
     for folder in dict.fromkeys((git_dir, common_dir)):
         check_folder(folder)
 
 
 def check_folder(git_dir: str) -> None:
-    """No link, pipe or device where git reads and writes."""
+    """Reject links, pipes and devices where git reads and writes."""
     try:
         with Folder.open(git_dir, hard_links=True) as folder:
             for entry in _entries(folder):
@@ -44,7 +44,7 @@ def check_folder(git_dir: str) -> None:
                     continue
                 raise errors.BadDirectory(
                     f"{git_dir}/{entry.path} is a {entry.kind}, and git would follow it or wait for it",
-                    hint="Look at where it leads. If you did not put it there, remove it.",
+                    hint="Check where it leads. If you did not put it there, remove it.",
                 )
     except errors.UnsafeFile as error:
         raise errors.BadDirectory(f"git cannot be used here: {error.message}", hint=error.hint) from None
@@ -53,9 +53,9 @@ def check_folder(git_dir: str) -> None:
 
 
 def waits_for_pipe(pid: int) -> bool:
-    """Linux says where a process sleeps: in opening a pipe that nobody writes to. False where that is not known.
+    """Return whether a process is blocked opening a pipe without a writer, as Linux reports it. False if unknown.
 
-    A file can become a pipe between git's look at it and its opening it.
+    A file can become a pipe between git's check and its opening of it.
     """
     try:
         sleeps_in = Path(f"/proc/{pid}/wchan").read_text(encoding="ascii")
@@ -66,7 +66,7 @@ def waits_for_pipe(pid: int) -> bool:
 
 
 def find_endless(folders: Iterable[str]) -> str | None:
-    """What a git that does not end may be reading, a pipe or a device, in words."""
+    """Describe what a hanging git may be reading: a pipe or a device."""
     for path in folders:
         is_git = Path(path, "HEAD").exists() or Path(path).name == ".git"
         for entry in itertools.islice(below(path), 4 * MOST_ENTRIES):
@@ -74,7 +74,7 @@ def find_endless(folders: Iterable[str]) -> str | None:
             if entry.is_folder or entry.is_link:
                 continue
             if is_git or entry.name in _READ_BY_GIT or "/.git/" in inside or inside == "/.git":
-                with contextlib.suppress(OSError):  # gone since
+                with contextlib.suppress(OSError):  # it is gone
                     mode = os.lstat(entry.path).st_mode
                     if stat.S_ISFIFO(mode):
                         return f"{entry.path}, which is a pipe"
@@ -103,7 +103,9 @@ def _is_harmless(git_dir: str, entry: FolderEntry) -> bool:
 
 
 def _check_way(top: str, git_dir: str) -> None:
-    """A `.git` that is a file or a link names any folder: one outside of the checkout has to name the checkout too."""
+    """Check a `.git` that is a file or a link, which can name any folder: one outside of the checkout must name the
+    checkout.
+    """
     real = real_path(git_dir)
     here = real_path(top)
     if Path(here) in Path(real).parents:
@@ -116,7 +118,7 @@ def _check_way(top: str, git_dir: str) -> None:
 
 
 def _named_by(git_dir: Path) -> set[str]:
-    """The checkouts that a git folder names: as a linked worktree, or as the repository of a submodule."""
+    """Return the checkouts that a git folder names: as a linked worktree, or as the repository of a submodule."""
     found: set[str] = set()
     try:
         with Folder.open(git_dir, hard_links=True) as folder:

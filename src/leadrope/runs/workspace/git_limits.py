@@ -1,8 +1,8 @@
-"""Where a git that leadrope starts may write: below given folders and nowhere else, whatever links say (Landlock).
+"""Limits where a git started by leadrope may write: only below given folders, whatever links say (Landlock).
 
-git opens files of a repository by their paths, and an agent at work there can exchange a folder for a link at any
-moment. The kernel decides by the folders themselves, not by their names. Where it has no Landlock (before Linux 5.19),
-what is left is the check for links before each command.
+git opens files of a repository by path, and an agent working there can swap a folder for a link at any moment. The
+kernel checks the folders themselves, not their names. Without Landlock (before Linux 5.19) only the check for links
+before each command remains.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from leadrope.process import guardian
 _ADD_RULE = 445
 _PATH_BENEATH = 1
 _OLDEST = 2
-"""Of Landlock's versions. The first one forbids every rename into another folder."""
+"""Minimum Landlock version. The first one forbids every rename into another folder."""
 _WRITE_FILE, _TRUNCATE = 1 << 1, 1 << 14
 _CHANGES = _WRITE_FILE | sum(1 << bit for bit in range(4, 14))
-"""Write to files; make, delete, rename and link whatever there is."""
+"""Write to files; create, delete, rename and link entries of any type."""
 _NO_NEW_PRIVS = 38
 
 
@@ -34,19 +34,19 @@ if libc.prctl({_NO_NEW_PRIVS}, 1, 0, 0, 0) or libc.syscall({guardian.LANDLOCK_RE
     sys.exit("the kernel refuses its own rules")
 os.execv(sys.argv[2], sys.argv[2:])
 """
-"""In a process of its own: a function between fork and exec is not safe where there are threads."""
+"""Run in a process of its own: code between fork and exec is not safe in a program with threads."""
 
 
 class Start(NamedTuple):
     words: tuple[str, ...] = ()
-    """In front of the program."""
+    """Words to prepend to the command."""
     handles: tuple[int, ...] = ()
-    """For the process to inherit."""
+    """File descriptors for the process to inherit."""
 
 
 @contextlib.contextmanager
 def only_below(folders: Sequence[str]) -> Iterator[Start]:
-    """How to start a program that may write below these folders only. It costs some 20 ms."""
+    """Yield how to start a program that may write only below these folders. It costs some 20 ms."""
     version = guardian.call_libc("syscall", guardian.LANDLOCK_CREATE_RULESET, 0, 0, 1) if _is_linux() else 0
     if version < _OLDEST or not folders:
         yield Start()
@@ -54,7 +54,7 @@ def only_below(folders: Sequence[str]) -> Iterator[Start]:
     changes = _CHANGES | (_TRUNCATE if version > _OLDEST else 0)
     rules = guardian.call_libc("syscall", guardian.LANDLOCK_CREATE_RULESET, _bytes(changes, 8), 8, 0)
     try:
-        # A filter of the user's own may need temporary files.
+        # A filter of the user may need temporary files.
         for folder in (*folders, tempfile.gettempdir(), "/dev"):
             with contextlib.suppress(FileNotFoundError), Folder.open(folder) as opened:
                 allowed = changes if folder != "/dev" else changes & (_WRITE_FILE | _TRUNCATE)

@@ -1,4 +1,4 @@
-"""Where a run works and what it did there: its worktree or its checkpoint, made, shown, brought home, taken back."""
+"""Manages a run's worktree or checkpoint: creates it, shows its changes, applies or undoes them."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ log = logging.getLogger("leadrope.runs")
 CHECKPOINTS = "checkpoints"
 CHANGES = "changes.diff"
 MISSING = "no_checkpoint"
-"""In the run's `place`: why there is no checkpoint. A later attempt takes none either: it would call the work of an
-earlier one the state from before the run."""
+"""Key in the run's `place`: why there is no checkpoint. A later attempt takes none either, since it would record an
+earlier attempt's work as the state before the run.
+"""
 TAKE_S = 20.0
-"""A repository whose state takes longer to write down is worked on without a checkpoint, and that is said."""
+"""If a snapshot takes longer, the run continues without a checkpoint and a notice says so."""
 _HARMLESS = ("read", "control", "network")
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for when the run was made; kept in its `place`."""
+    """What was requested when the run was created; stored in its `place`."""
 
     worktree: bool = False
     branch: str | None = None
@@ -50,7 +51,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunWorkspace:
-    """The folder of one run while it runs."""
+    """The folder of one run while it is running."""
 
     def __init__(self, service: Service, run: RunInfo, environ: Mapping[str, str], place: dict[str, Any]) -> None:
         self._service = service
@@ -61,14 +62,14 @@ class RunWorkspace:
         if MISSING in self._place:
             self._wanted = msgspec.structs.replace(self._wanted, checkpoint=False)
         self.cwd = run.cwd
-        """The folder that the agent works in; a resumed session has its own, which the run finds."""
+        """The folder that the agent works in; a resumed session has its own, which the run looks up."""
         self._checkpoint: Checkpoint | None = None
         self._taking: asyncio.Task[Checkpoint | None] | None = None
         if "checkpoint" in self._place:
             self._checkpoint = msgspec.convert(self._place["checkpoint"], Checkpoint)
 
     async def enter(self, request: RunRequest) -> RunRequest:
-        """The request with the folder that the run works in; a second attempt finds the first one's."""
+        """Return the request with the folder that the run works in; a second attempt reuses the first one's."""
         if not self._wanted.worktree:
             return request
         tree = tree_of(self._place)
@@ -91,7 +92,7 @@ class RunWorkspace:
         return msgspec.structs.replace(request, cwd=tree.cwd)
 
     async def before_effect(self, call: ToolCall) -> str | None:
-        """Called for every allowed call before it runs; gives a warning, once, where there is no way back."""
+        """Called for every allowed call before it runs; returns a warning, once, if its effect cannot be undone."""
         if class_of(call.name) in _HARMLESS or self._wanted.worktree or not self._wanted.checkpoint:
             return None
         told = None
@@ -103,7 +104,7 @@ class RunWorkspace:
             except (errors.LeadropeError, TimeoutError, OSError) as error:
                 self._wanted = msgspec.structs.replace(self._wanted, checkpoint=False)
                 told = f"there is no checkpoint to go back to: {str(error) or 'it took too long'}"
-                with contextlib.suppress(errors.StoreError):  # the run itself says that nothing can be stored
+                with contextlib.suppress(errors.StoreError):  # the run itself reports that nothing can be stored
                     await self._keep(MISSING, told)
             self._taking = None
         path = call.input.get("file_path") or call.input.get("notebook_path")
@@ -119,20 +120,20 @@ class RunWorkspace:
         return taken
 
     async def _reopen(self) -> Checkpoint:
-        """An earlier attempt was ended in order, and recorded its end; that of the run is still to come."""
+        """Reopen the checkpoint: an earlier attempt recorded its own end, but the run continues."""
         assert self._checkpoint is not None  # noqa: S101  # only called then
         opened = checkpoints.reopen(self._checkpoint)
         await self._keep("checkpoint", opened)
         return opened
 
     async def suspend(self) -> None:
-        """The process ends, and the run does not: its folder and its checkpoint stay as they are."""
+        """Leave folder and checkpoint unchanged: this process ends, but not the run."""
         if self._taking is not None:
             self._taking.cancel()
             await asyncio.wait((self._taking,))
 
     async def leave(self, redactor: Redactor) -> None:
-        """At the end of the run: what it did is told apart from what comes later."""
+        """Record the end of the run, so that its changes can be told from later ones."""
         await self.suspend()
         tree = tree_of(self._place)
         if tree is not None:
@@ -143,11 +144,11 @@ class RunWorkspace:
             await self._keep("checkpoint", await checkpoints.close(self._checkpoint, environ=self._environ))
         except (errors.LeadropeError, OSError) as error:
             if isinstance(error, errors.StoreUnreadable | errors.NotOwner):
-                return  # told at the end of the run, with all that is lost
+                return  # reported at the end of the run, with everything that is lost
             log.warning("run %s: its checkpoint could not be closed: %s", self._run.id[:8], error)
 
     async def _keep_changes(self, tree: Worktree, redactor: Redactor) -> None:
-        """What the run has changed stays to be read when its worktree is gone. Redacted: to be read, not applied."""
+        """Store the run's changes for reading after its worktree is gone. Redacted, so not for applying."""
         try:
             changed = await worktree_changes.diff(tree, environ=self._environ)
         except (errors.LeadropeError, OSError) as error:
@@ -160,7 +161,7 @@ class RunWorkspace:
         await self._service.store.set_place(self._run, self._place)
 
 
-# -- afterwards -------------------------------------------------------------------------------------------------------
+# -- after the run ----------------------------------------------------------------------------------------------------
 
 
 def tree_of(place: Mapping[str, Any]) -> Worktree | None:
@@ -193,7 +194,9 @@ def _ended(run: RunInfo) -> None:
 
 
 def of_next(place: Mapping[str, Any], *, is_resumed: bool) -> dict[str, Any]:
-    """For a run that resumes or retries this one: the same worktree, or one of its own; never the user's checkout."""
+    """Return the place of a run that resumes or retries this one: the same worktree, or a new one; never the user's
+    checkout.
+    """
     found = {"wanted": {**place.get("wanted", {}), "branch": None}}
     if stored_secrets.FILES in place:
         found[stored_secrets.FILES] = place[stored_secrets.FILES]
@@ -225,7 +228,7 @@ async def changed_files(service: Service, run: RunInfo) -> tuple[str, ...]:
 
 
 def none_changed(place: Mapping[str, Any]) -> str:
-    """What can be said of a run of which no changed file is known; empty if it did nothing that could change one."""
+    """Describe a run without known changed files; empty if it did nothing that could change one."""
     if MISSING in place:
         return f"not known: {place[MISSING]}"
     if "worktree" not in place and "checkpoint" not in place:
@@ -240,7 +243,7 @@ async def readable_diff(service: Service, run: RunInfo) -> str:
     kept = await service.store.artifact(run, CHANGES)
     if kept is not None:
         return kept.decode()
-    # It still runs. Its redactor is in another process; its session has the digests.
+    # It is still running. Its redactor is in another process; its session has the digests.
     session = home.sessions_dir(service.home) / (run.session_id or "")
     try:
         finder = session_secrets.finder(service.home, session)
@@ -274,7 +277,7 @@ async def undo(service: Service, run: RunInfo, *, dry_run: bool = False, force: 
     if not dry_run and not plan.is_done:
         changed = ", ".join((*plan.changed_since, *plan.blocked)[:5])
         raise errors.WrongState(
-            f"nothing was undone: {changed} changed after the run, or cannot be put back",
+            f"nothing was undone: {changed} changed after the run, or cannot be restored",
             hint="Look at them (`--dry-run`), or use --force.",
         )
     return _told(plan)
@@ -290,7 +293,7 @@ def _told(plan: RestorePlan) -> str:
 
 
 async def sweep(service: Service) -> list[str]:
-    """Worktrees and checkpoints whose run is no longer known; what was removed, in words."""
+    """Remove worktrees and checkpoints whose run is unknown; returns descriptions of what was removed."""
     known: set[str] = set()
     cursor: int | None = None
     while page := await service.listing(Filter(before=cursor, limit=1000)):
@@ -310,7 +313,7 @@ async def forget(service: Service, run: RunInfo) -> None:
     """Before a run is deleted: what lies outside of the store goes too."""
     place = (await service.texts(run.id)).place
     tree = tree_of(place)
-    if tree is not None and tree.run_id == run.id:  # one that continues another's work leaves it to that run
+    if tree is not None and tree.run_id == run.id:  # a run that continues another's work leaves the tree to it
         await worktrees.discard(tree, home=service.home)
     if "checkpoint" in place:
         await checkpoints.drop(msgspec.convert(place["checkpoint"], Checkpoint))

@@ -1,8 +1,7 @@
-"""The state of a folder as a tree of git, made with an index of our own; the user's index, HEAD, branches and stash
-stay as they are.
+"""Snapshots a folder as a git tree, using our own index: the user's index, HEAD, branches and stash do not change.
 
-Two kinds. `as_git` is what `git add` would store: it can be compared with commits. `as_is` is byte for byte what lies
-on the disk, without line end conversion or filters: it can be put back.
+There are two kinds. `as_git` is what `git add` would store, and can be compared with commits. `as_is` is the exact
+bytes on disk, without line end conversion or filters, and can be restored.
 """
 
 from __future__ import annotations
@@ -22,15 +21,15 @@ from leadrope.runs.workspace.git import Git, Repository, show
 
 MOST_FILE = 64 * 1024 * 1024
 MOST_TOTAL = 1024 * 1024 * 1024
-"""Of files that git does not track yet: a data set that somebody forgot to ignore must not fill the disk twice."""
+"""Limit for all untracked files: a data set that somebody forgot to ignore must not fill the disk twice."""
 
 MOST_LEFT_OUT = 1000
 MOST_INDEX = 1024 * 1024 * 1024
 MOST_TRACKED = 4 * 1024 * 1024 * 1024
-"""Of one file that git tracks; whoever keeps larger ones does so with a filter."""
+"""Limit for one tracked file; larger ones are usually stored with a filter."""
 _BATCH_FILES = 2000
 _BATCH_BYTES = 64 * 1024 * 1024
-"""Staged at once: so much more disk is used while a state is written down."""
+"""Bytes staged at once: the extra disk space used while a snapshot is taken."""
 
 _AS_IS = "* -text !eol -filter -ident -working-tree-encoding -crlf\n"
 _USUAL_MODES = (0o644, 0o755)
@@ -45,17 +44,17 @@ IDENTITY = {
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     tree: str
     left_out: tuple[bytes, ...] = ()
-    """Too large, unreadable, or repositories of their own."""
+    """Files that are too large or unreadable, and nested repositories."""
 
 
 class TreeEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One file of a snapshot; two that are equal are the same file."""
+    """One file of a snapshot; equal entries mean the same file."""
 
     mode: str
-    """As git has it: 100644, 100755, 120000 for a link."""
+    """git's mode: 100644, 100755, 120000 for a link."""
     object: str
     bits: int = 0
-    """The permissions, where they are not the usual ones."""
+    """The permissions, if they are not the usual ones."""
 
     @property
     def permissions(self) -> int:
@@ -65,14 +64,15 @@ class TreeEntry(msgspec.Struct, frozen=True, kw_only=True):
 async def as_git(
     git: Git, *, top: str, seed: Path, folder: Path, only_others: Collection[bytes] | None = None
 ) -> Snapshot:
-    """`git` is bound to the git folder and to `top`; `seed` is an index of that tree, read for its times of files.
+    """Snapshot a checkout as git stores it. `git` is bound to the git folder and to `top`.
 
-    `only_others` bounds which untracked files are looked at. The index that is made stays in `folder`.
+    `seed` is an index of that tree, read for its file times. `only_others` limits which untracked files are considered.
+    The index that is created stays in `folder`.
     """
     index = folder / "index"
     copy_index(seed, index)
     git = git.within(GIT_INDEX_FILE=index)
-    # "Assume unchanged" and "skip" are promises about a file, and here the file itself is asked.
+    # "Assume unchanged" and "skip" are promises about a file; here the file itself is checked.
     await git.run("update-index", "-q", "--really-refresh", cwd=top, codes=(0, 1))
     flagged = (await git.run("ls-files", "-t", "-z", cwd=top)).items
     skipped = [line[2:] for line in flagged if line.startswith(b"S ") and os.path.lexists(_below(top, line[2:]))]
@@ -95,10 +95,10 @@ async def as_git(
 
 
 def copy_index(seed: Path, index: Path) -> None:
-    """An index of a git folder that an agent may write to; nothing where there is none.
+    """Copy the index of a git folder that an agent may write to; nothing if there is none.
 
-    With its time: git looks into files that are as young as their index, and a copy's own time would tell it that none
-    is. An edit of the same length within the second of the checkout was missed that way.
+    The copy keeps its time: git compares the content of files that are as new as their index, and with a newer time it
+    would compare none. An edit of the same length within the second of the checkout was missed that way.
     """
     try:
         with Folder.open(seed.parent, hard_links=True) as source, Folder.open(index.parent) as target:
@@ -108,12 +108,12 @@ def copy_index(seed: Path, index: Path) -> None:
 
 
 class Shadow:
-    """A git folder of ours for one folder of the user: its attributes and settings are ours, its objects go to the
-    user's repository, where a ref holds them. It keeps an index, so that a second look reads only what changed.
+    """Our own git folder for one folder of the user: attributes and settings are ours, and its objects go to the user's
+    repository, referenced by a ref. It keeps an index, so that a second snapshot reads only changed files.
     """
 
     def __init__(self, git: Git, repository: Repository, cwd: str, folder: Path, store: str) -> None:
-        """`store` holds the folder, and whatever else is written for a checkpoint."""
+        """`store` contains the folder and everything else that is written for a checkpoint."""
         self.cwd = cwd
         self.folder = folder
         git = git.limited(repository.common_dir, repository.git_dir, store)
@@ -141,7 +141,9 @@ class Shadow:
             own.replace("info/attributes", _AS_IS.encode())
 
     async def as_is(self, also: Collection[bytes] = ()) -> Snapshot:
-        """Tracked files, untracked ones that are not ignored, and `also`, as a commit that also holds permissions."""
+        """Snapshot tracked files, untracked ones that are not ignored, and `also`, as a commit that includes
+        permissions.
+        """
         await self.prepare()
         listed = await self.user.run("ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=self.cwd)
         tracked = set((await self.user.run("ls-files", "-z", "--cached", cwd=self.cwd)).items)
@@ -154,7 +156,7 @@ class Shadow:
         try:
             await self._index(kept)
         except errors.GitFailed:
-            # An index that a crash has cut is ours alone, and is made again from the files.
+            # An index that a crash truncated is ours alone, and is rebuilt from the files.
             with Folder.open(self.folder) as own:
                 for name in ("index", "index.lock"):
                     own.unlink(name)
@@ -178,11 +180,11 @@ class Shadow:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        """The times of the files into the index, where their content is what the index says: git looks for itself."""
+        """Update the file times in the index, where git finds the content unchanged."""
         await self.git.run("update-index", "-q", "--really-refresh", cwd=self.cwd, codes=(0, 1))
 
     async def ignored(self) -> list[bytes]:
-        """Files, and with a slash at their end folders of which everything is ignored."""
+        """Return ignored files, and with a trailing slash folders that are ignored completely."""
         options = ("--others", "--ignored", "--exclude-standard", "--directory")
         return (await self.user.run("ls-files", "-z", *options, cwd=self.cwd)).items
 
@@ -198,17 +200,17 @@ class Shadow:
         return found
 
     async def write(self, commit: str, paths: Mapping[bytes, int | None], folder: Path) -> None:
-        """Puts files back as they were, with these permissions; the caller has made sure that nothing else is there."""
+        """Restore files with these permissions; the caller has checked that nothing else is in the way."""
         git = self.git.within(GIT_INDEX_FILE=folder / "index")
         await git.run("read-tree", commit, cwd=self.cwd)
         await write_files(git, self.cwd, paths, folder)
 
 
 async def write_files(git: Git, top: str, paths: Mapping[bytes, int | None], folder: Path) -> None:
-    """Files of the index of `git` into the checkout at `top`; None: with the permissions that git gives them.
+    """Write files of the index of `git` to the checkout at `top`; None: with git's permissions.
 
-    git writes them into `folder`, which is ours: in the checkout a folder may become a link at any moment, and git
-    would go through it. From there they are moved without following one.
+    git writes them to `folder`, which is ours: in the checkout a folder may become a link at any moment, and git would
+    follow it. From there they are moved without following links.
     """
     out = homes.ensure(folder / "out")
     await git.run("checkout-index", "-f", "-q", "-z", "--stdin", f"--prefix={out}/", cwd=top, stdin=_lines(paths))
@@ -225,7 +227,7 @@ async def write_files(git: Git, top: str, paths: Mapping[bytes, int | None], fol
 
 def _put(source: Folder, target: Folder, name: str, bits: int | None) -> None:
     kind = source.kind(name)
-    if kind is None:  # a repository of its own: git writes none
+    if kind is None:  # a nested repository: git writes none
         return
     target.make(os.path.dirname(name), mode=0o777)  # noqa: PTH120  # a text, which Path would tidy
     if target.kind(name) == "folder":
@@ -237,14 +239,14 @@ def _put(source: Folder, target: Folder, name: str, bits: int | None) -> None:
 
 
 class Files:
-    """Looks at files below a root, never through a link."""
+    """Inspects files below a root, never through a link."""
 
     def __init__(self, root: str) -> None:
         self._root = os.fsencode(root)
         self._folders: dict[bytes, bool] = {b"": True}
 
     def look(self, path: bytes) -> os.stat_result | None:
-        """A file or link that lies where its name says; None for everything else."""
+        """Return the stat of a file or link that is really at this path; None for everything else."""
         found = self._lstat(path)
         return found if found is not None and not stat.S_ISDIR(found.st_mode) else None
 
@@ -253,7 +255,7 @@ class Files:
         return found is not None and stat.S_ISDIR(found.st_mode)
 
     def is_other(self, path: bytes) -> bool:
-        """Something that is not a folder: a file, a link, or below one of them."""
+        """Return whether the path is not a folder: a file, a link, or below one of them."""
         found = self._lstat(path)
         return found is not None and not stat.S_ISDIR(found.st_mode)
 
@@ -292,7 +294,7 @@ class Files:
         return self._found(path) if self._is_real(os.path.dirname(path)) else None  # noqa: PTH120  # bytes
 
     def _is_real(self, folder: bytes) -> bool:
-        """From the nearest known folder downwards, in a loop: a tree may be deeper than Python's own stack."""
+        """Return whether no part of the path is a link. A loop: a tree may be deeper than Python's recursion limit."""
         unknown: list[bytes] = []
         while (known := self._folders.get(folder)) is None:
             unknown.append(folder)
@@ -307,7 +309,7 @@ class Files:
             return os.lstat(os.path.join(self._root, path))  # noqa: PTH118  # bytes
         except PermissionError as error:
             raise _closed(os.fsdecode(self._root), path, error) from None
-        except OSError:  # nothing there, or a path that is too long for anybody
+        except OSError:  # nothing there, or the path is too long
             return None
 
 
@@ -316,10 +318,10 @@ def _below(root: str, path: bytes) -> bytes:
 
 
 async def _add(git: Git, top: str, paths: Iterable[bytes], folder: Path) -> bool:
-    """Files of the checkout at `top` into the index of `git`; False if there are none.
+    """Add files of the checkout at `top` to the index of `git`; False if there are none.
 
-    git opens a file by its name and follows whatever is there by then: a file outside would become an object that the
-    agent can read. So files are first copied, without following a link, into a folder of ours, and git reads those.
+    git opens a file by name and follows whatever is there by then: a file outside would become an object that the agent
+    can read. So files are first copied, without following links, into a folder of ours, and git reads those.
     """
     todo = sorted(set(paths))
     at = 0
@@ -334,7 +336,7 @@ async def _add(git: Git, top: str, paths: Iterable[bytes], folder: Path) -> bool
 
 
 def _stage(top: str, paths: list[bytes], stage: Path) -> tuple[list[bytes], int]:
-    """One batch: what was copied, and how many of the paths are dealt with."""
+    """Copy one batch; returns what was copied, and how many of the paths were handled."""
     staged: list[bytes] = []
     left = _BATCH_BYTES
     count = 0
@@ -353,7 +355,7 @@ def _stage(top: str, paths: list[bytes], stage: Path) -> tuple[list[bytes], int]
                 else:
                     left -= source.copy_file(name, target, name, most=MOST_TRACKED)
             except (errors.UnsafeFile, FileNotFoundError):
-                continue  # no file of this folder any more: it counts as gone
+                continue  # no longer a file of this folder: it counts as deleted
             except PermissionError as error:
                 raise _closed(top, path, error) from None
             staged.append(path)
@@ -363,7 +365,7 @@ def _stage(top: str, paths: list[bytes], stage: Path) -> tuple[list[bytes], int]
 
 
 def _closed(top: str, path: bytes, error: OSError) -> errors.GitFailed:
-    """Not "gone": whoever applies or undoes would delete it."""
+    """Return an error instead of treating the file as deleted: applying or undoing would delete it."""
     return errors.GitFailed(
         f"{show(path)} in {top} cannot be looked at: {error.strerror}",
         hint="Change its permissions (chmod u+rwX), then try again.",

@@ -1,7 +1,7 @@
-"""What a run changed in its worktree, shown and brought into the user's checkout; makes and removes no worktree.
+"""Shows a run's changes in its worktree and applies them to the user's checkout; creates and removes no worktree.
 
-Committed, uncommitted and untracked changes count together, from the commit the tree began at. Bringing them back is
-worked out on trees in the object store first; the user's files are written only when all of it fits.
+Committed, uncommitted and untracked changes count together, relative to the commit the worktree began at. Applying is
+computed on trees in the object store first; the user's files are written only if everything merges.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MOST_DIFF = 16 * 1024 * 1024
 
 _NONE = b"000000"
 _File = tuple[bytes, bytes]
-"""Mode and object."""
+"""Mode and object id."""
 PLAIN = ("--no-ext-diff", "--no-textconv", "--no-color", "--submodule=short")
 
 
@@ -41,16 +41,16 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 class Stat(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileChange, ...] = ()
     commits: int = 0
-    """Made since the tree began."""
+    """Number of commits since the worktree was created."""
     left_out: tuple[str, ...] = ()
-    """New files that are too large, or repositories of their own: no part of diff and apply."""
+    """New files that are too large, and nested repositories: not part of diff and apply."""
 
 
 class Applied(msgspec.Struct, frozen=True, kw_only=True):
     written: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     merged: str = ""
-    """The commit that HEAD stands at after `commits=True`."""
+    """The commit that HEAD points to after `commits=True`."""
     notes: tuple[str, ...] = ()
 
 
@@ -60,7 +60,7 @@ class _Merged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def diff(tree: Worktree, *, environ: Mapping[str, str] | None = None, most_bytes: int = MOST_DIFF) -> str:
-    """As text for people; binary files are named only. A longer one is cut, and says so at its end."""
+    """Return a readable diff; binary files are only named. A longer one is cut, with a note at its end."""
     with _scratch(tree) as folder:
         git, state = await _state(tree, folder, environ)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -103,10 +103,10 @@ async def apply(
     commits: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> Applied:
-    """Brings the run's changes into the checkout they came from, as changes that nobody has committed yet.
+    """Apply the run's changes to the checkout they came from, as uncommitted changes.
 
-    GitConflict names the files where that would lose something; then nothing was changed. With `commits` the branch
-    is merged instead, and must hold everything.
+    GitConflict names the files where something would be lost; then nothing was changed. With `commits` the branch is
+    merged instead, and must contain all changes.
     """
     target = await gits.find(Git(environ), onto or Path(tree.repo))
     if target.common_dir != tree.common_dir:
@@ -141,7 +141,7 @@ def _scratch(tree: Worktree) -> Iterator[Path]:
 async def _state(tree: Worktree, folder: Path, environ: Mapping[str, str] | None) -> tuple[Git, snapshots.Snapshot]:
     git_folder.check_folder(tree.common_dir)
     git = await worktrees.bound(tree, environ).distrust(tree.common_dir)
-    # The index of the beginning, not the agent's: flags in that one could hide a file.
+    # The initial index, not the agent's: flags in that one could hide a file.
     seed = Path(tree.folder, worktrees.INDEX)
     return git, await snapshots.as_git(git, top=tree.path, seed=seed, folder=folder)
 
@@ -167,8 +167,8 @@ async def _squash(
 
 
 async def _three_way(user: Git, target: Repository, trees: tuple[str, str, str], folder: Path) -> _Merged:
-    """Of (base, ours, theirs), file by file, on objects alone. git's own tree merge takes a file that became a folder
-    for a conflict also where only one side did that, and runs the merge programs that a repository names.
+    """Merge (base, ours, theirs) file by file, on objects only. git's own tree merge reports a conflict for a file that
+    became a folder even if only one side did that, and it runs the merge programs that a repository names.
     """
     base, ours, theirs = trees
     listed = (await user.run("ls-tree", "-r", "-z", "--full-tree", ours, cwd=target.top)).items
@@ -208,7 +208,7 @@ async def _three_way(user: Git, target: Repository, trees: tuple[str, str, str],
 async def _merge_file(
     user: Git, target: Repository, three: tuple[_File | None, _File | None, _File | None], folder: Path
 ) -> _File | None:
-    """Three texts merged; None where they conflict, or one of them is missing or no text."""
+    """Merge three texts; None if they conflict, or one of them is missing or not text."""
     base, ours, theirs = three
     if base is None or ours is None or theirs is None:
         return None
@@ -230,7 +230,7 @@ async def _merge_file(
 async def _refuse_unsaved(
     tree: Worktree, user: Git, target: Repository, mine: str, changed: str, touched: Sequence[bytes]
 ) -> None:
-    """A file may be written if it is as the run found it, as the run left it, or as it was committed."""
+    """Check that a file may be written: it is as the run found it, as the run left it, or as committed."""
     has_head = not (await user.run("rev-parse", "-q", "--verify", "HEAD", cwd=target.top, codes=(0, 1, 128))).code
     same = [tree.start, changed, *(["HEAD"] if has_head else [])]
     unsaved = set(touched)
@@ -266,7 +266,7 @@ async def _write(user: Git, target: Repository, before: str, after: str, folder:
         try:
             await _checkout(user, target, after, written, folder)
         except (errors.GitFailed, errors.UnsafeFile, OSError):
-            # A full disk, most likely: what was there comes back, what is new goes.
+            # Most likely a full disk: restore the old files and remove the new ones.
             for path in new:
                 with suppress(errors.UnsafeFile, OSError):
                     _unlink(there, path)
@@ -277,7 +277,7 @@ async def _write(user: Git, target: Repository, before: str, after: str, folder:
 
 
 def _refuse_blocked(there: Folder, target: Repository, gone: Sequence[bytes], new: Sequence[bytes]) -> None:
-    """Ignored files, folders and links in the place of a new file: git's lists do not know them."""
+    """Check for ignored files, folders and links in the way of a new file, which git does not list."""
     going = set(gone)
     files = snapshots.Files(target.top)
     blocked = []
@@ -313,7 +313,7 @@ async def _merge(tree: Worktree, git: Git, user: Git, target: Repository, change
             hint="Apply without --commits.",
         )
     if Path(target.git_dir, "MERGE_HEAD").exists():
-        raise errors.WrongState(f"a merge is under way in {target.top}", hint="Finish it, or give it up.")
+        raise errors.WrongState(f"a merge is in progress in {target.top}", hint="Finish or abort it.")
     tip = await worktrees.head(tree, git)
     uncommitted = await _paths(git, tip, changed, target)
     if uncommitted:
@@ -328,7 +328,7 @@ async def _merge(tree: Worktree, git: Git, user: Git, target: Repository, change
         "merge", "-q", "--no-edit", "--no-verify", *message, tip, cwd=target.top, codes=(0, 1, 2, 128)
     )
     if done.code:
-        # Not by a diff: that starts a git in each submodule, whose own settings hold there.
+        # Not with a diff: that starts a git in each submodule, whose own settings apply there.
         listed = (await user.run("ls-files", "-u", "-z", cwd=target.top)).items
         unmerged = {line.partition(b"\t")[2] for line in listed}
         if Path(target.git_dir, "MERGE_HEAD").exists():
@@ -347,6 +347,6 @@ async def _paths(git: Git, one: str, other: str, target: Repository) -> list[byt
 
 
 def _unlink(there: Folder, path: bytes) -> None:
-    """The file, and the folders that it leaves empty."""
+    """Remove the file, and the folders that it leaves empty."""
     there.unlink(os.fsdecode(path))
     clear_folders(there, path)

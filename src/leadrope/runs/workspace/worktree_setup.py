@@ -1,4 +1,4 @@
-"""The set-up commands of a new worktree: run one after the other, supervised; whether they may run is decided above."""
+"""Runs the set-up commands of a new worktree in order, supervised; the caller decides whether they may run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINE_CHARS = 500
 
 
 def commands(values: Sequence[str | Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """A text is for bash, a list is a command as it stands.
+    """Convert set-up commands to argument lists: a text is run by bash, a list is a command.
 
     >>> commands(["uv sync && make", ["npm", "ci"]])
     (('bash', '-c', 'uv sync && make'), ('npm', 'ci'))
@@ -26,7 +26,7 @@ def commands(values: Sequence[str | Sequence[str]]) -> tuple[tuple[str, ...], ..
 async def run(
     setup: Sequence[Sequence[str]], *, cwd: str, env: Mapping[str, str], timeout_s: float, spool_dir: str
 ) -> None:
-    """The time is for all of them together. What hangs is ended with everything that it has started."""
+    """Run the commands within one time limit for all of them. On a time-out, every process they started is killed."""
     loop = asyncio.get_running_loop()
     until = loop.time() + timeout_s
     for argv in setup:
@@ -51,7 +51,7 @@ async def _one(
         await started.end()
         raise errors.BadConfig(
             f"[worktree] setup: {shown!r} did not end within {timeout_s:g} s and was stopped{_tail(said)}",
-            hint="Raise the time, or shorten the set-up.",
+            hint="Raise the time limit, or shorten the set-up.",
         ) from None
     finally:
         await asyncio.shield(started.end(polite_s=1.0))

@@ -1,4 +1,4 @@
-"""A run's own git worktree and branch: made, removed, and leftovers cleared; knows no store and brings nothing back."""
+"""A run's own git worktree and branch: creation, removal, and clearing leftovers. Independent of the store."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INDEX = "index"
 MOST_WORKTREES = 100_000
 MOST_RECORD = 16 * 1024 * 1024
 YOUNG_S = 600.0
-"""Prune leaves what is younger: its run may not have been written down yet."""
+"""Prune keeps younger ones: their run may not have been stored yet."""
 
 _GITLINK = b"160000 "
 _ODD = regex(r"[^A-Za-z0-9._-]+")
@@ -33,28 +33,30 @@ _RUN_ID = regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Worktree(msgspec.Struct, frozen=True, kw_only=True):
-    """Converts to and from builtins; a copy lies beside the tree, out of the agent's reach, for `prune`."""
+    """A worktree's record; converts to and from builtins. A copy lies next to the tree, out of the agent's reach, for
+    `prune`.
+    """
 
     run_id: str
     repo: str
     """The root of the user's checkout."""
     common_dir: str
     folder: str
-    """LEADROPE_HOME/worktrees/RUN: holds the tree, the record and the index as it was at first."""
+    """LEADROPE_HOME/worktrees/RUN: contains the tree, the record and the initial index."""
     path: str
     """The root of the new tree."""
     cwd: str
-    """Where the agent works: the same folder below `path` as the one that was asked for below `repo`."""
+    """The agent's folder: the same path below `path` as the requested one below `repo`."""
     branch: str
     base: str
-    """The commit that the branch began at."""
+    """The commit that the branch started at."""
     start: str
-    """What changes are counted from: `base`, or a commit with the uncommitted changes that were carried along."""
+    """The base for diffs: `base`, or a commit that includes the carried uncommitted changes."""
     git_dir: str = ""
-    """The tree's own folder in the repository; "" while it is being made."""
+    """The worktree's own folder in the repository; "" during creation."""
     created: float = 0.0
     notes: tuple[str, ...] = ()
-    """What a person should know: empty submodules, filters that are switched off."""
+    """Notices for the user: empty submodules, disabled filters."""
 
     @property
     def is_carried(self) -> bool:
@@ -65,7 +67,7 @@ class Discarded(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     branch: str
     tip: str
-    """Where the branch stood: `git branch NAME TIP` brings its commits back until git clears them away. "" if gone."""
+    """The branch's last commit: `git branch NAME TIP` restores it until git removes the objects. "" if gone."""
     notes: tuple[str, ...] = ()
 
 
@@ -83,9 +85,10 @@ async def create(
     setup_timeout_s: float = worktree_setup.TIMEOUT_S,
     environ: Mapping[str, str] | None = None,
 ) -> Worktree:
-    """A new branch, checked out below `folder` (LEADROPE_HOME/worktrees). Nothing is left of one that fails.
+    """Create a branch and check it out below `folder` (default: LEADROPE_HOME/worktrees). A failure leaves nothing
+    behind.
 
-    `carry` takes the user's uncommitted changes and untracked files along; they do not count as the run's.
+    `carry` includes the user's uncommitted changes and untracked files; they do not count as the run's.
     """
     if not _RUN_ID.fullmatch(run_id):
         raise errors.BadValue("run_id", f"{run_id!r} cannot be the name of a folder")
@@ -122,7 +125,7 @@ async def create(
             tree = await _settled(git, tree, found.prefix, carry=carry)
             _write_record(tree)
         if setup:
-            # Not under the lock: it may take minutes, and touches this tree alone.
+            # Not under the lock: it may take minutes, and affects only this tree.
             await worktree_setup.run(
                 setup, cwd=tree.cwd, env=setup_env or {}, timeout_s=setup_timeout_s, spool_dir=tree.folder
             )
@@ -133,7 +136,7 @@ async def create(
 
 
 async def discard(tree: Worktree, *, home: Path, environ: Mapping[str, str] | None = None) -> Discarded:
-    """Removes tree and branch, also when it is locked, half made, or was deleted by hand. Work in it is lost."""
+    """Remove tree and branch, even if it is locked, incomplete, or was deleted by hand. Work in it is lost."""
     return await _discard(tree, home, environ, is_new=False)
 
 
@@ -162,7 +165,7 @@ async def prune(
     older_than_s: float = YOUNG_S,
     environ: Mapping[str, str] | None = None,
 ) -> list[Discarded]:
-    """Discards the trees of runs that are not `known`; a folder without a readable record is only named."""
+    """Discard the worktrees of runs that are not `known`; a folder without a readable record is only named."""
     removed: list[Discarded] = []
     place = folder or home / FOLDER
     if not place.is_dir():
@@ -184,7 +187,7 @@ async def prune(
 
 
 def _recorded(store: Folder, name: str, older_than_s: float) -> Worktree | None:
-    """None for one that is young, or has no record; an empty folder goes."""
+    """Return the record; None for one that is young or missing. An empty folder is removed."""
     try:
         newest = store.stat(name).st_mtime
         if store.kind(f"{name}/{RECORD}") is not None:
@@ -198,19 +201,19 @@ def _recorded(store: Folder, name: str, older_than_s: float) -> Worktree | None:
 
 
 def bound(tree: Worktree, environ: Mapping[str, str] | None) -> Git:
-    """Goes by what was written down: a `.git` file and a `commondir` are in the agent's hands."""
+    """Bind git by the recorded folders: the agent can change the `.git` file and `commondir`."""
     git = Git(environ).within(GIT_DIR=tree.common_dir, GIT_WORK_TREE=tree.path)
     return git.limited(tree.common_dir, tree.folder)
 
 
 async def head(tree: Worktree, git: Git) -> str:
-    """The commit that the agent left checked out, on whatever branch."""
+    """Return the commit that the agent left checked out, on whatever branch."""
     own = git.within(GIT_DIR=tree.git_dir, GIT_COMMON_DIR=tree.common_dir)
     return (await own.run("rev-parse", "--verify", "--quiet", "HEAD^{commit}", cwd=tree.common_dir)).text
 
 
 def remove(path: Path) -> None:
-    """Everything below, read-only folders too; links are removed, not followed."""
+    """Remove a tree, including read-only folders; links are removed, not followed."""
     try:
         with Folder.open(path.parent) as folder:
             folder.remove(path.name)
@@ -238,7 +241,7 @@ async def _commit(git: Git, found: gits.Repository, name: str) -> str:
 
 
 async def _branch(git: Git, top: str, run_id: str, wanted: str | None) -> str:
-    """The first free name; one that the user chose is taken as it is."""
+    """Return the first free branch name; a name chosen by the user is used unchanged."""
     names = [wanted] if wanted else [f"leadrope/{run_id[:8]}", f"leadrope/{run_id}", f"leadrope-{run_id}"]
     listed = await git.run("for-each-ref", "--format=%(refname)", "refs/heads", cwd=top)
     taken = {os.fsdecode(line.removeprefix(b"refs/heads/")) for line in listed.out.splitlines()}
@@ -253,7 +256,7 @@ async def _branch(git: Git, top: str, run_id: str, wanted: str | None) -> str:
 
 
 async def _settled(git: Git, tree: Worktree, prefix: str, *, carry: bool) -> Worktree:
-    """After git made the tree: its own folder, what was carried into it, and the index as it is now."""
+    """Complete the record after git created the tree: its git folder, carried changes, and the initial index."""
     inside = Git(git.env).within(GIT_DIR=str(Path(tree.path, ".git")))
     git_dir = (await inside.run("rev-parse", "--absolute-git-dir", cwd=tree.path)).text
     own = git.within(GIT_DIR=git_dir, GIT_WORK_TREE=tree.path)
@@ -281,7 +284,7 @@ async def _carried(git: Git, own: Git, tree: Worktree) -> tuple[str, list[str]]:
     place = homes.ensure(Path(tree.folder, "carry"))
     state = await snapshots.as_git(git, top=tree.repo, seed=seed, folder=place)
     remove(place)
-    notes = [f"not carried along: {gits.names(state.left_out)}"] if state.left_out else []
+    notes = [f"not carried over: {gits.names(state.left_out)}"] if state.left_out else []
     if state.tree == (await git.run("rev-parse", f"{tree.base}^{{tree}}", cwd=tree.repo)).text:
         return tree.base, notes
     made = await git.run(
@@ -290,7 +293,7 @@ async def _carried(git: Git, own: Git, tree: Worktree) -> tuple[str, list[str]]:
         env=snapshots.IDENTITY,
     )
     await git.run("update-ref", f"refs/leadrope/{tree.run_id}/carried", made.text, cwd=tree.repo)
-    # The files first, then the index back to HEAD: as in the user's checkout they are changes that nobody staged.
+    # First the files, then the index back to HEAD: as in the user's checkout, the changes are not staged.
     await own.run("read-tree", "-m", "-u", tree.base, made.text, cwd=tree.path)
     await own.run("read-tree", tree.base, cwd=tree.path)
     await own.run("update-index", "-q", "--refresh", cwd=tree.path, codes=(0, 1))
@@ -303,7 +306,7 @@ def _write_record(tree: Worktree) -> None:
 
 
 async def _undo_create(tree: Worktree, home: Path, environ: Mapping[str, str] | None) -> None:
-    """Before a branch was named nothing but the folder is ours."""
+    """Undo a failed creation; before a branch was named, only the folder is ours."""
     if tree.branch:
         await _discard(tree, home, environ, is_new=True)
     else:
@@ -311,7 +314,7 @@ async def _undo_create(tree: Worktree, home: Path, environ: Mapping[str, str] | 
 
 
 def _remove_admin(tree: Worktree, notes: list[str]) -> None:
-    """The repository's note of this tree and of no other: `git worktree prune` would also clear those of the user."""
+    """Remove the repository's record of this tree only: `git worktree prune` would also remove the user's."""
     with contextlib.suppress(FileNotFoundError), Folder.open(tree.common_dir, hard_links=True) as common:
         for entry in common.entries("worktrees", most=MOST_WORKTREES):
             if entry.kind != "folder":
@@ -329,7 +332,7 @@ def _remove_admin(tree: Worktree, notes: list[str]) -> None:
 async def _remove_branch(git: Git, tree: Worktree, notes: list[str], *, is_new: bool) -> str:
     ref = f"refs/heads/{tree.branch}"
     asked = await git.run("rev-parse", "--verify", "--quiet", ref, cwd=tree.common_dir, codes=(0, 1))
-    # A creation that failed may have met a branch that somebody made at the same moment: not ours to remove.
+    # A failed creation may have met a branch that somebody created at the same moment: not ours to remove.
     if asked.code or (is_new and asked.text != tree.base):
         return ""
     done = await git.run("branch", "-q", "-D", "--", tree.branch, cwd=tree.common_dir, codes=(0, 1))

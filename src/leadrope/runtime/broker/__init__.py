@@ -1,1 +1,1 @@
-"""The ways out of one run: a broker before the model, a proxy before allowed hosts."""
+"""Network access of a run: a broker for the model, a proxy for allowed hosts."""

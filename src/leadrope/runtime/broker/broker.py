@@ -1,10 +1,11 @@
-"""A broker between the agent and its model: the agent holds a token of this run, and only the broker the credential.
+"""A broker between the agent and its model: the agent gets a token for this run, and only the broker has the
+credential.
 
     async with Broker("https://api.anthropic.com", credential, "api_key", meter=meter) as broker:
         ...  # start the agent with base_url=broker.url and credential=Secret(broker.token)
 
-It lives in the supervisor's own loop and dies with the run. Bodies pass through piece by piece and are never kept or
-logged; of an answer only the counts of tokens are read. Whether the budget is reached is the meter's to say.
+It runs in the supervisor's event loop and ends with the run. Bodies are streamed and never stored or logged; only token
+counts are read from answers. The meter decides whether the budget is reached.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ Kind = Literal["api_key", "oauth_token", "auth_token"]
 
 MESSAGES = "/v1/messages"
 PATHS = frozenset({MESSAGES, "/v1/messages/count_tokens"})
-"""All that the agent asks of its model while nonessential traffic is off."""
+"""All requests that the agent makes to its model while nonessential traffic is off."""
 AGENT_HEADER = "x-claude-code-agent-id"
 BEHIND_SOCKET = "http://127.0.0.1:8899"
-"""The address to give an agent that reaches us over a unix socket: it is asked for one, and never connects to it."""
+"""The address for an agent that connects over a unix socket: it requires one but never uses it."""
 
-# The agent itself keeps a handful of connections; more than this is something that loops.
+# The agent itself keeps a handful of connections; more than this means a loop.
 _MOST_CLIENTS = 256
-# The same beginnings as the real ones have, so that everything that recognises a key or a token recognises these.
+# The same prefixes as real ones, so that everything that recognises a key or a token recognises these.
 _TOKEN_STARTS: dict[Kind, str] = {
     "api_key": "sk-ant-leadrope-",
     "oauth_token": "sk-ant-oat01-leadrope-",
@@ -48,7 +49,7 @@ _TOKEN_STARTS: dict[Kind, str] = {
 }
 
 
-# Some servers take another method or path from these than from the request line that was judged.
+# Some servers take method or path from these headers instead of the request line that was checked.
 _OVERRIDES = (
     *("x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method"),
     *("x-original-url", "x-original-uri", "x-rewrite-url", "x-rewrite-uri", "x-override-url", "x-forwarded-uri"),
@@ -61,7 +62,7 @@ _WAITS = (
 
 
 class Broker:
-    """`url` (or `socket_path`) and `token` are what the agent is given; the credential never leaves but upstream."""
+    """The agent gets `url` (or `socket_path`) and `token`; the credential is sent only to the model's server."""
 
     def __init__(
         self,
@@ -76,15 +77,15 @@ class Broker:
         ca_file: str | None = None,
         reach: Reach | None = None,
     ) -> None:
-        """`listen` is the path of a unix socket; without it a free port of 127.0.0.1 is taken.
+        """`listen` is the path of a unix socket; without it, a free port of 127.0.0.1 is used.
 
-        `reach` is told whether connections can be made; without it that is a notice.
+        `reach` is called with the result of each connection attempt; without it, failures become notices.
         """
         self.token = _TOKEN_STARTS[kind] + secrets.token_urlsafe(32)
         self.url = ""
         self.socket_path = listen
         self.requests = 0
-        """Requests that were passed on."""
+        """Number of forwarded requests."""
         self.upstream = Upstream(upstream_url, proxy=proxy, ca_file=ca_file)
         self._credential = credential
         self._header = "x-api-key" if kind == "api_key" else "authorization"
@@ -101,9 +102,9 @@ class Broker:
         self._server: asyncio.Server | None = None
         self._clients = servers.Clients(_MOST_CLIENTS)
         self._owners: dict[str, int] = {}
-        """Which request a message id came with."""
+        """Message id -> the request that it came with."""
         self._complaints: dict[str, str] = {}
-        """By code, the last one that the run was told of."""
+        """The last problem reported to the run, by code."""
 
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
@@ -123,14 +124,14 @@ class Broker:
         await self.close()
 
     async def close(self) -> None:
-        """End every connection on both sides. What an answer has cost until now is counted."""
+        """Close all connections on both sides. What answers have cost so far is counted."""
         server, self._server = self._server, None
         if server is None:
             return
         await self._clients.close(server, self.socket_path)
         await self.upstream.close()
 
-    # -- connections of the agent's -----------------------------------------------------------------------------------
+    # -- connections from the agent ------------------------------------------------------------------------------------
 
     def _protocol(self) -> AgentConnection:
         return AgentConnection(asyncio.StreamReader(limit=http1.HEAD_LIMIT), self._connected)
@@ -144,10 +145,10 @@ class Broker:
 
         await self._clients.serve(writer, answer)
 
-    # -- for the exchange ---------------------------------------------------------------------------------------------
+    # -- called by the exchange ----------------------------------------------------------------------------------------
 
     def refuse(self, request: http1.RequestHead) -> Refusal | None:
-        """Why this request goes nowhere: the token first, so that nobody without it learns anything else."""
+        """Return why a request is rejected, if it is. The token is checked first, so that others learn nothing else."""
         given = http1.values(request.headers, self._header)
         if len(given) != 1 or not hmac.compare_digest(given[0].encode("latin-1"), self._expected):
             return Refusal(
@@ -170,7 +171,7 @@ class Broker:
         return Refusal(status=402, type="billing_error", message=f"leadrope: {reason}", is_final=True)
 
     async def admit(self, request: http1.RequestHead, body: bytes | None) -> Passing | Refusal:
-        """Wait until what this request may cost fits beside what those in flight may cost, or until it is alone."""
+        """Wait until this request's possible cost fits beside the requests in flight, or until it is alone."""
         passing = Passing(request=request)
         if self._reservations is not None and self._meter is not None and _path(request) == MESSAGES:
             passing.estimate = estimate(body, self._meter)
@@ -184,18 +185,18 @@ class Broker:
         return passing
 
     def swapped(self, request: http1.RequestHead) -> http1.Headers:
-        """The request's headers as the model's server shall see them; those that we do not know stay as they are."""
+        """Return the request's headers for the model's server; unknown ones are unchanged."""
         dropped = ("host", "accept-encoding", "x-api-key", "authorization", "expect", *_OVERRIDES)
         return [
             ("Host", self.upstream.authority),
             *http1.end_to_end(request.headers, *dropped),
-            # A compressed answer could not be metered without unpacking it.
+            # A compressed answer could not be metered without decompressing it.
             ("Accept-Encoding", "identity"),
             (self._header, self._prefix + self._credential.reveal()),
         ]
 
     def tally(self, passing: Passing, answer: http1.AnswerHead) -> tally.Tally | None:
-        """Who counts this answer, if it is one that costs something."""
+        """Return a token counter for this answer, if it is billable."""
         if self._meter is None or not 200 <= answer.status < 300 or _path(passing.request) != MESSAGES:
             return None
 
@@ -208,14 +209,14 @@ class Broker:
         return make(told, expected)
 
     def hung_up(self, passing: Passing) -> None:
-        """The model has read the prompt, whether or not anybody waits for its answer."""
+        """Estimate the prompt's cost: the model has read it, whether or not anybody waits for its answer."""
         if self._meter is not None and _path(passing.request) == MESSAGES:
             self._count(passing, "", passing.estimate.model, passing.estimate.prompt)
 
     def _count(self, passing: Passing, message_id: str, model: str, usage: Usage) -> None:
         if self._meter is None:
             return
-        # A gateway may give every answer the same id, or none; each request is still paid for.
+        # A gateway may give every answer the same id, or none, but each request is billed.
         if not message_id or self._owners.setdefault(message_id, passing.number) != passing.number:
             message_id = f"{message_id} of request {passing.number}".strip()
         agent_id = (http1.first(passing.request.headers, AGENT_HEADER) or "")[:200] or None
@@ -244,7 +245,7 @@ class Broker:
         return None
 
     def complain(self, code: str, message: str, *, level: Literal["info", "warning"] = "warning") -> None:
-        """Tell the run once; the agent's own retries would say the same thing ten times."""
+        """Report a problem to the run once; the agent's retries would repeat it ten times."""
         if self._notify is not None and message != self._complaints.get(code):
             self._complaints[code] = message
             self._notify(events.Notice(level=level, code=code, message=message))

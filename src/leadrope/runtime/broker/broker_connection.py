@@ -1,7 +1,7 @@
-"""Requests and answers on one connection of the agent's: passed on piece by piece, cut on one side when the other is.
+"""Handles one connection from the agent: streams requests and answers, and closes one side if the other closes.
 
-Knows no credential and judges no budget: the broker says what is refused, what waits, what is swapped and who counts.
-What goes out on either side is framed by us, from what was parsed; a connection is not used again after an error.
+It handles no credentials and no budget: the broker decides what is rejected, what waits, how headers are replaced and
+how tokens are counted. Both sides are framed anew from what was parsed; a connection is not reused after an error.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from leadrope.net.upstream import Upstream
 from leadrope.runtime.broker import token_counter as tally
 from leadrope.runtime.limits.reservations import Estimate, Reservation
 
-# A body up to this size is held until the answer begins, so that a connection which the server had closed in the
-# meantime costs nothing but a second try. A larger one is passed on as it comes, over a new connection.
+# A body up to this size is buffered until the answer begins, so that it can be sent again if the server had closed the
+# idle connection in the meantime. A larger one is streamed over a new connection.
 _HELD_BODY = 4 * 1024 * 1024
 _BODY_S = 60.0
-# The model may think for minutes before its first byte; the run's own idle clock is the one that people set.
+# The model may think for minutes before its first byte; users set the run's own idle limit instead.
 _SILENCE_S = 900.0
-# `100 Continue` and its kin before the answer itself; more than this is a server that never comes to it.
+# Interim answers such as `100 Continue`; a server that sends more never gets to the final answer.
 _MOST_INTERIM = 32
 
 
@@ -34,12 +34,12 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
     type: str
     message: str
     is_final: bool = False
-    """The agent must not try again."""
+    """The agent must not retry."""
 
 
 class AgentConnection(asyncio.StreamReaderProtocol):
-    """A connection of the agent's, which tells at once when the agent has closed it: nobody pays for an answer that
-    nobody reads.
+    """A connection from the agent that detects at once when the agent closes it, so that nobody pays for an unread
+    answer.
     """
 
     is_gone = False
@@ -61,12 +61,12 @@ class AgentConnection(asyncio.StreamReaderProtocol):
 
 
 class Passing:
-    """A request that was admitted, and what is set aside for it until it is released."""
+    """An admitted request, and what is reserved for it until it is released."""
 
     def __init__(self, request: http1.RequestHead) -> None:
         self.request = request
         self.number = 0
-        """Each request that is passed on has its own."""
+        """A number unique to each forwarded request."""
         self.estimate = Estimate(usd=0.0)
         self.reservation: Reservation | None = None
 
@@ -76,33 +76,33 @@ class Passing:
 
 
 class BrokerHost(Protocol):
-    """What a broker knows and an exchange asks for."""
+    """The decisions that an exchange leaves to the broker."""
 
     upstream: Upstream
 
     def refuse(self, request: http1.RequestHead) -> Refusal | None: ...
 
     async def admit(self, request: http1.RequestHead, body: bytes | None) -> Passing | Refusal:
-        """Wait for this request's turn. `body` is None where it is too large to be read before it is sent."""
+        """Wait for this request's turn. `body` is None if it is too large to be read before sending."""
 
     def swapped(self, request: http1.RequestHead) -> http1.Headers:
-        """The headers for the model's server, without those that say where the body ends."""
+        """Return the headers for the model's server, without those for framing."""
 
     def tally(self, passing: Passing, answer: http1.AnswerHead) -> tally.Tally | None: ...
 
     def hung_up(self, passing: Passing) -> None:
-        """The request was sent, and its sender left before an answer came."""
+        """The request was sent, but the agent disconnected before an answer came."""
 
     def cannot_meter(self, answer: http1.AnswerHead) -> bool: ...
 
     def reached(self, problem: Unreachable | None) -> bool:
-        """A connection was made, or could not be; True if somebody else tells of it."""
+        """Report a connection attempt; returns True if the failure is reported elsewhere."""
 
     def complain(self, code: str, message: str) -> None: ...
 
 
 class Exchange:
-    """Requests and answers on one connection of the agent's, one after the other."""
+    """The requests and answers of one connection, in order."""
 
     def __init__(self, host: BrokerHost, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._host = host
@@ -114,7 +114,7 @@ class Exchange:
         self._client = protocol
 
     async def serve(self) -> bool:
-        """One request; False when it was the last one of this connection."""
+        """Serve one request; False if it was the last one of this connection."""
         try:
             head = await http1.read_head(self._reader)
             if head is None:
@@ -134,7 +134,7 @@ class Exchange:
                 self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             return await self._pass_on(request)
         if not expects:
-            # An answer before the whole question would reach a client that is still writing as a broken connection.
+            # If the answer came before the whole request, a client that is still writing would see a broken connection.
             async with asyncio.timeout(_BODY_S):
                 async for _ in http1.pieces(self._reader, request.body):
                     pass
@@ -143,7 +143,7 @@ class Exchange:
         return False
 
     def _answer(self, refusal: Refusal) -> None:
-        """The last words on this connection: after an error nobody can be sure where the next request begins."""
+        """Send the rejection and close: after an error it is uncertain where the next request begins."""
         body = msgspec.json.encode(
             {"type": "error", "error": {"type": refusal.type, "message": refusal.message}},
         )
@@ -152,7 +152,7 @@ class Exchange:
             headers.append(("x-should-retry", "false"))
         self._writer.write(http1.write_head(http1.status_line(refusal.status), headers) + body)
 
-    # -- passing on -------------------------------------------------------------------------------------------------
+    # -- forwarding -------------------------------------------------------------------------------------------------
 
     async def _pass_on(self, request: http1.RequestHead) -> bool:
         content = http1.pieces(self._reader, request.body)
@@ -176,7 +176,7 @@ class Exchange:
             await content.aclose()
 
     async def _admitted(self, request: http1.RequestHead, body: bytes | None) -> Passing | Refusal:
-        """Waits while others in flight may need what is left of the budget; a client that leaves waits no more."""
+        """Wait while requests in flight may need what is left of the budget; stop if the client disconnects."""
         waiting = asyncio.ensure_future(self._host.admit(request, body))
         self._client.on_gone = waiting.cancel
         try:
@@ -191,7 +191,7 @@ class Exchange:
             self._client.on_gone = None
 
     async def _send(self, passing: Passing, held: bytes, rest: AsyncIterator[bytes] | None) -> bool:
-        """`rest` is what follows `held` of a large body, which goes up while the answer may already come down."""
+        """Send the request. `rest` follows `held` in a large body, and is sent while the answer may already arrive."""
         upstream, request = self._host.upstream, passing.request
         body = request.body if rest is not None else http1.BodyFraming(kind="length", length=len(held))
         headers = [*self._host.swapped(request), *http1.framing(body)]
@@ -223,7 +223,7 @@ class Exchange:
             self._host.hung_up(passing)
             raise http1.Closed("the agent has gone")
         if connection.is_reused:
-            # The server had closed the idle connection; it has not seen this request.
+            # The server had closed the idle connection, so it has not seen this request.
             return await self._with_held(passing, await upstream.take(fresh=True), data)
         raise Unreachable("it closed the connection without an answer")
 
@@ -239,7 +239,7 @@ class Exchange:
                         self._host.hung_up(passing)
                         raise http1.Closed("the agent has gone")
                     raise Unreachable("it closed the connection without an answer")
-                # An answer before the end of the question says nothing about where the server takes that end to be.
+                # An answer before the end of the request does not show where the server sees that end.
                 keep = await self._relay(passing, answer, connection, may_reuse=sending.done())
             finally:
                 is_sent = sending.done()
@@ -265,12 +265,12 @@ class Exchange:
             if body.kind == "chunked":
                 writer.write(http1.LAST_CHUNK)
         except (http1.Closed, http1.BadHttp):
-            connection.abort()  # the question is cut, so there will be no answer
+            connection.abort()  # the request is incomplete, so there will be no answer
         except ConnectionError:
-            pass  # the server has enough; its answer says why
+            pass  # the server stopped reading; its answer says why
 
     async def _answer_head(self, connection: ServerConnection) -> http1.AnswerHead | None:
-        """The answer's head; None when the connection was closed before the first byte of it."""
+        """Read the answer's head; None if the connection was closed before its first byte."""
         try:
             async with asyncio.timeout(_SILENCE_S):
                 for _ in range(_MOST_INTERIM + 1):
@@ -301,7 +301,7 @@ class Exchange:
         keep = is_good and may_reuse and passing.request.keeps_alive and answer.body.kind != "until_close"
         headers = http1.end_to_end(answer.headers)
         if answer.status == 401:
-            # Left alone, the agent repeats a refused login for three minutes.
+            # By default the agent repeats a rejected login for three minutes.
             headers = [*http1.end_to_end(headers, "x-should-retry"), ("x-should-retry", "false")]
         if answer.status not in (204, 304):
             headers += http1.framing(answer.body)
@@ -316,7 +316,7 @@ class Exchange:
         return keep
 
     async def _relay_body(self, passing: Passing, answer: http1.AnswerHead, connection: ServerConnection) -> bool:
-        """Pass the content on as it comes, framed by us; False if the server said more than its answer."""
+        """Stream the content with our own framing; False if the server sent more than its answer."""
         framing = http1.Framing(answer.body)
         is_chunked = answer.body.kind == "chunked"
         counter = self._host.tally(passing, answer)
@@ -347,7 +347,7 @@ class Exchange:
 
     @contextlib.contextmanager
     def _watching(self, connection: ServerConnection) -> Iterator[None]:
-        """While this lasts, a client that goes away takes the connection to the server with it."""
+        """While active, a client that disconnects closes the connection to the server too."""
         self._client.on_gone = connection.abort
         try:
             if self._client.is_gone:
@@ -361,7 +361,7 @@ class Exchange:
 
 
 async def _collect(content: AsyncIterator[bytes], body: http1.BodyFraming) -> tuple[bytes, bool]:
-    """The body, if it is small enough to be held; else its beginning, and False."""
+    """Return the body if it is small enough to buffer; otherwise its beginning, and False."""
     if body.length > _HELD_BODY:
         return b"", False
     held: list[bytes] = []

@@ -1,4 +1,4 @@
-"""One attempt's eye on the way to its model: says why the agent retries, and ends a run that cannot reach it."""
+"""Watches one attempt's connection to its model: explains the agent's retries, and ends a run that cannot connect."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from leadrope.runtime.limits.clocks import RunClocks, how_to_raise
 from leadrope.runtime.preflight import Cause
 
 EXPLAIN_S = 0.4
-"""How long an agent's announcement that it retries is kept back to be explained; it waits longer than that itself."""
+"""How long a retry event is held back for an explanation; the agent itself waits longer than that."""
 _OF_BROKER = 502
-"""What the agent hears from the broker when the model's server is not reached."""
+"""The status with which the broker answers if the model's server is unreachable."""
 
 
 class WatchHost(Protocol):
-    """The attempt."""
+    """The attempt being watched."""
 
     def emit(self, event: events.Event) -> None: ...
 
@@ -48,28 +48,29 @@ class ModelWatch:
         self._clocks = clocks
         self._looking: set[asyncio.Task[Any]] = set()
         self.reach = reach
-        reach.trouble = None  # what was announced in an earlier attempt is announced again
+        reach.trouble = None  # so that a problem announced in an earlier attempt is announced again
         reach.on_lost, reach.on_found = self._on_lost, self._on_found
 
     def stop_looking(self) -> None:
-        """The agent is gone, and no look holds its end."""
+        """Stop probing: the agent is gone, and no probe must delay the end."""
         for task in self._looking:
             task.cancel()
 
     def close(self) -> None:
         self.reach.on_lost = self.reach.on_found = None
 
-    # -- why the agent retries ----------------------------------------------------------------------------------------
+    # -- why the agent retries
+    # ------------------------------------------------------------------------------------------
 
     def knows_reason(self, retry: events.RetryScheduled) -> bool:
-        """The service has answered, or a broker has seen what happened."""
+        """Return whether the reason is known: the service answered, or a broker saw what happened."""
         return self.reach.look is not None or retry.by != "agent" or retry.api_status is not None
 
     def explained(self, retry: events.RetryScheduled) -> events.RetryScheduled:
         return _explained(retry, self.reach.trouble if retry.api_status in (None, _OF_BROKER) else None)
 
     def explain(self, retry: events.RetryScheduled, then: Then) -> None:
-        """Record it once it is known whether the model can be reached; `then` is told."""
+        """Record a retry once it is known whether the model can be reached; the result is passed to `then`."""
         self._spawn(self._explain(retry, then))
 
     async def _explain(self, retry: events.RetryScheduled, then: Then) -> None:
@@ -99,7 +100,8 @@ class ModelWatch:
         env = self._launch.env if isinstance(self._launch, base.Launch) else {}
         return await probe(self._launch.model_url, env)
 
-    # -- how long it may last -----------------------------------------------------------------------------------------
+    # -- time limit
+    # -----------------------------------------------------------------------------------------------------
 
     @property
     def _limit_s(self) -> float:
@@ -118,11 +120,11 @@ class ModelWatch:
         self._host.emit(events.Notice(level="info", code="model_reachable", message=message))
 
     def give_up(self) -> None:
-        """The clock has run out."""
+        """Handle the expired time limit."""
         self._spawn(self._give_up())
 
     async def _give_up(self) -> None:
-        """The agent waits longer and longer between its tries: whether the next would succeed is looked at first."""
+        """Probe once more before giving up: the agent's backoff grows, and its next attempt might succeed."""
         trouble = await self._look()
         if trouble is None:
             self.reach.reached()
@@ -133,11 +135,11 @@ class ModelWatch:
             "connection_failed",
             f"{trouble}; gave up after {self._limit_s:g} s",
             clock="unreachable",
-            hint=f"{check}, and whether the server runs. To wait longer, raise the limit "
+            hint=f"{check}, and whether the server is running. To wait longer, raise the limit "
             f"({how_to_raise('unreachable')}).",
         )
 
 
 def _explained(retry: events.RetryScheduled, trouble: Trouble | None) -> events.RetryScheduled:
-    """With the reason, where the agent does not know it."""
+    """Add the reason if the agent does not know it."""
     return retry if trouble is None else msgspec.structs.replace(retry, error=str(trouble), api_status=None)

@@ -1,9 +1,9 @@
-"""A forward proxy that reaches the hosts on its list and nothing else: the only door of a run without a network.
+"""A forward proxy restricted to a list of hosts: the only network access of a sandboxed run.
 
     async with HostProxy(("*.example.com",), listen=Path("/run/…/hosts.sock"), on_refused=tell) as proxy: ...
 
-It sees names and ports, not what is said: TLS stays between the two ends. It resolves names itself and connects to the
-very address that it has judged, so that a name cannot be one thing when asked and another when used.
+It sees host names and ports but not content, since TLS stays end to end. It resolves names itself and connects to
+exactly the address it checked, so that a name cannot resolve differently between check and use.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from leadrope.net.resolver import ask_system
 from leadrope.regex import regex
 
 ANY_PORT = -1
-"""`host:*`: whatever port is asked for."""
+"""`host:*`: any port."""
 USUAL_PORTS = frozenset({80, 443})
 CONNECT_S = 15.0
 CLOSE_S = 5.0
@@ -41,7 +41,7 @@ _HOST = regex(r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,62})(?:\.[a-z0-9_](?:[a-z
 
 
 class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that was asked for in vain, and why, in words for the user."""
+    """A host that was rejected, with the reason for the user."""
 
     host: str
     port: int
@@ -50,12 +50,12 @@ class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
 
 Ask = Callable[[str, int], Awaitable[bool]]
 USER = "leadrope"
-"""The name that goes with the token in the agent's own proxy address."""
+"""The user name for the token in the agent's proxy URL."""
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     host: str
-    """A name in lower case; `.example.com` for whatever lies below it."""
+    """A name in lower case; `.example.com` for all names below it."""
     address: Address | None = None
     port: int | None = None
 
@@ -66,7 +66,7 @@ class _Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostProxy:
-    """CONNECT for TLS, whole addresses for plain HTTP. `url` or `socket_path` is where it listens."""
+    """Serves CONNECT for TLS, and absolute URLs for plain HTTP. Listens on `url` or `socket_path`."""
 
     def __init__(
         self,
@@ -79,12 +79,12 @@ class HostProxy:
         token: str = "",
         may_fetch: Callable[[str], bool] | None = None,
     ) -> None:
-        """`allowed`: `example.com`, `*.example.com`, `example.com:8443`, `10.0.0.7:*`. Ports are 80 and 443 unless
-        one, or all of them, are named. `!bad.example.com`: that host and all below it, never. An address of a private
-        network must be on the list itself, also for a name that leads there.
+        """`allowed`: `example.com`, `*.example.com`, `example.com:8443`, `10.0.0.7:*`. Ports are 80 and 443 unless one,
+        or all of them, are named. `!bad.example.com`: never that host or any name below it. A private address must be
+        on the list itself, even for a listed name that resolves to it.
 
-        `ask` is asked about a public host that is not on the list. Whoever shows the `token` is the agent itself, and
-        reaches the public hosts that `may_fetch` says yes to; nobody is asked for those.
+        `ask` decides on public hosts that are not on the list. A client with the `token` is the agent itself, and also
+        reaches the public hosts that `may_fetch` allows, without asking.
         """
         self.url = ""
         self.socket_path = listen
@@ -100,7 +100,7 @@ class HostProxy:
         self._clients = servers.Clients(_MOST_CLIENTS)
 
     async def __aenter__(self) -> Self:
-        # Its own step: a start that is cancelled while asyncio begins to serve would leave the socket open.
+        # A step of its own: a start that is cancelled while asyncio begins to serve would leave the socket open.
         if self.socket_path is not None:
             listening = unix_socket.bound(self.socket_path)
             server = await asyncio.start_unix_server(
@@ -128,10 +128,10 @@ class HostProxy:
             return
         await self._clients.close(server, self.socket_path)
 
-    # -- judging ----------------------------------------------------------------------------------------------------
+    # -- access checks ----------------------------------------------------------------------------------------------
 
     async def judge(self, host: str, port: int, *, is_agent: bool = False) -> list[str]:
-        """The addresses that may be connected to for this host; raises _No with the reason."""
+        """Return the addresses that may be connected to for this host; raises _No with the reason."""
         host = host.lower().removesuffix(".").removeprefix("[").removesuffix("]")
         literal = _address(host)
         if any(_blocks(entry, host, literal) for entry in self._blocked):
@@ -144,7 +144,7 @@ class HostProxy:
                 raise _No(f"{host}:{port} is not an allowed address")
             return [str(literal)]
         is_listed = any(entry.address is None and entry.fits(host, port) for entry in self._entries)
-        # Asked before it is resolved: a name that is looked up has already left the machine.
+        # Checked before it is resolved: a DNS lookup already reveals the name outside this machine.
         if not _HOST.fullmatch(host) or not (is_listed or await self._opens(host, port, is_agent)):
             raise _No(f"{host}:{port} is not an allowed host")
         try:
@@ -165,7 +165,7 @@ class HostProxy:
         return good
 
     async def _opens(self, host: str, port: int, is_agent: bool) -> bool:
-        """Is this host, which is on no list, opened by a web tool's permission or by a person?"""
+        """Return whether a host that is not listed is allowed by a web tool's permission or by a person."""
         if public_addresses.why_not_public(host) is not None:
             return False
         if is_agent:
@@ -188,7 +188,7 @@ class HostProxy:
         async def answer() -> None:
             await self._serve(reader, writer)
             writer.close()
-            async with asyncio.timeout(CLOSE_S):  # an answer that its reader leaves unread
+            async with asyncio.timeout(CLOSE_S):  # for a client that does not read its answer
                 await writer.wait_closed()
 
         await self._clients.serve(writer, answer)
@@ -238,18 +238,18 @@ class HostProxy:
 
 
 class _No(Exception):
-    """Not allowed, and why."""
+    """Rejected, with the reason."""
 
 
 class _Failed(Exception):
-    """Allowed, and yet no connection."""
+    """Allowed, but the connection failed."""
 
 
 class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     port: int
     target: str = ""
-    """The path for plain HTTP."""
+    """The path, for plain HTTP."""
     authority: str = ""
 
 
@@ -284,7 +284,7 @@ async def _once(
     far_reader: asyncio.StreamReader,
     far_writer: asyncio.StreamWriter,
 ) -> None:
-    """One plain request for the host that was judged: its Host header is ours, and nothing may follow it."""
+    """Forward one plain request to the checked host: we set its Host header, and nothing may follow it."""
     headers = [("Host", wanted.authority), *http1.end_to_end(request.headers, "host"), ("Connection", "close")]
     if request.body.kind != "none" or http1.values(request.headers, "content-length"):
         headers += http1.framing(request.body)
@@ -311,7 +311,7 @@ async def _both_ways(
     far_reader: asyncio.StreamReader,
     far_writer: asyncio.StreamWriter,
 ) -> None:
-    """Until both have said all they have to say, or one connection breaks."""
+    """Copy data both ways until both sides are done, or one connection breaks."""
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_copy(reader, far_writer))
@@ -325,7 +325,7 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         sink.write(data)
         await sink.drain()
     if sink.can_write_eof() and not sink.transport.is_closing():
-        with contextlib.suppress(OSError):  # the other side is gone by now, and reading from it says so
+        with contextlib.suppress(OSError):  # the other side may be gone; reading from it reports that
             sink.write_eof()
 
 
@@ -349,7 +349,7 @@ def _blocks(entry: _Entry, host: str, address: Address | None) -> bool:
 
 
 def _entry(text: str) -> _Entry:
-    """One line of the list, or why it cannot be one."""
+    """Parse one entry of the list, or raise an error."""
     hint = "Write a host (example.com), what lies below it (*.example.com) or an address, with :PORT if not 80 or 443."
     word = text.strip().lower()
     whole = _address(word)

@@ -1,7 +1,7 @@
-"""Whether the model's server can be reached at all: known at the first connection that fails, with its address.
+"""Tracks whether the model's server can be reached, from the first failed connection on.
 
-A broker sees every connection. Without one the agent says only that it tries again, so leadrope connects for a moment
-itself. Judges nothing: `model_watch` announces it, and ends the run when it has lasted too long.
+A broker sees every connection. Without one the agent reports only that it retries, so leadrope probes the connection
+itself. `model_watch` announces problems, and ends the run if they last too long.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from leadrope.core import events
 from leadrope.net.connect import error_number, proxy_for, why
 
 PROBE_S = 2.0
-"""An agent waits at least half a second before it tries again. A connection that takes longer counts as one that can be
-made."""
+"""An agent waits at least half a second before it retries. A connection attempt that takes longer than this counts as
+successful.
+"""
 ANSWERED_S = 180.0
-"""The least time that a server gets which has answered before: a network that goes away mostly comes back."""
+"""Minimum time for a server that has answered before: a lost network usually comes back."""
 _NEVER_CONNECTED = frozenset(
     {errno.ECONNREFUSED, errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ENOENT}
 )
@@ -36,25 +37,25 @@ class Trouble(msgspec.Struct, frozen=True):
 
 
 class Reach:
-    """What is known of the way to the model. One for the whole run; the attempt that lives listens."""
+    """The state of the connection to the model, shared by all attempts; the current one listens."""
 
     def __init__(self) -> None:
         self.trouble: Trouble | None = None
-        """None while nothing is known to be wrong."""
+        """None while no problem is known."""
         self.has_answered = False
         self.look: Callable[[], Awaitable[Trouble | None]] | None = None
-        """How a broker tries the connection; None: there is no broker."""
+        """How a broker probes the connection; None: there is no broker."""
         self.on_lost: Callable[[Trouble], object] | None = None
         self.on_found: Callable[[Trouble], object] | None = None
 
     def failed(self, trouble: Trouble) -> None:
-        """A connection could not be made."""
+        """Record a failed connection."""
         before, self.trouble = self.trouble, trouble
         if before is None and self.on_lost is not None:
             self.on_lost(trouble)
 
     def reached(self) -> None:
-        """A connection was made."""
+        """Record a successful connection."""
         before, self.trouble = self.trouble, None
         if before is not None and self.on_found is not None:
             self.on_found(before)
@@ -64,14 +65,14 @@ class Reach:
         self.reached()
 
     def limit_s(self, wanted_s: float) -> float:
-        """How long the agent may try; 0: for as long as it likes."""
+        """Return how long the agent may retry; 0: without limit."""
         return max(wanted_s, ANSWERED_S) if self.has_answered and wanted_s else wanted_s
 
 
 async def probe(url: str, environ: Mapping[str, str]) -> Trouble | None:
-    """What keeps the agent from connecting to the model's address, or to the proxy before it.
+    """Return what keeps the agent from connecting to the model's address, or to its proxy.
 
-    Only a refusal, a missing route and an unknown name do. What is not known counts as reachable.
+    Only a refused connection, a missing route and an unknown name count; anything uncertain counts as reachable.
     """
     proxy = proxy_for(url, environ)
     parts = urlsplit(proxy or url)
@@ -94,7 +95,7 @@ def never_connected(error: Exception) -> bool:
 
 
 def _shown(parts: SplitResult) -> str:
-    """The host, and the port where it is not the usual one. Never a password that an address may hold."""
+    """Format host and port, without a default port and without the password that a URL may contain."""
     usual = 443 if parts.scheme == "https" else 80
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     return f"{host}:{parts.port}" if parts.port not in (None, usual) else f"{host}"

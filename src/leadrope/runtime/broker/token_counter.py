@@ -1,4 +1,4 @@
-"""The tokens of one answer of the Messages API, read from its bytes as they pass. Keeps no text, opens no socket."""
+"""Counts the tokens of one Messages API answer while its bytes pass. Keeps no text, opens no socket."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from leadrope.regex import regex
 Told = Callable[[str, str, Usage], None]
 """Message id, model, and the tokens so far."""
 
-# The two events with counts are below a few kilobytes. A longer block that began like one of them is not read.
+# The two events with counts are smaller than a few kilobytes. A longer block that begins like one is not parsed.
 _MOST_BLOCK = 256 * 1024
-# An answer that does not stream has its counts at the end; the longest one that a model can write fits.
+# An answer that is not streamed has its counts at the end; the longest possible answer fits.
 _MOST_WHOLE = 8 * 1024 * 1024
 
-# What stands around the text in one event of a stream, and how many bytes of text make a token at the least: only for
-# an answer that was cut before its count came.
+# Bytes around the text in one stream event, and the minimum bytes of text per token: only for an answer that was cut
+# off before its count arrived.
 _DELTA_FRAME = 110
 _TOKEN_BYTES = 4
 
@@ -63,16 +63,16 @@ _whole = msgspec.json.Decoder(_Message).decode
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What the request lets expect, for an answer that was cut before it said anything about its cost."""
+    """Expected usage, from the request, for an answer that was cut off before it reported any."""
 
     model: str = ""
     prompt: Usage = Usage()
 
 
 class StreamTally:
-    """A stream of events: its first one owes the prompt, a later one tells what was written.
+    """Counts a stream of events: its first event reports the prompt, a later one the output.
 
-    Only those two are decoded. Everything else is looked at just long enough to find its end.
+    Only those two are decoded. Everything else is scanned just enough to find its end.
     """
 
     def __init__(self, told: Told, expected: Expected = Expected()) -> None:  # noqa: B008  # frozen
@@ -88,7 +88,7 @@ class StreamTally:
         self._has_started = False
         self._is_counted = False
         self._written = 0
-        """Tokens that an answer would have, had it ended here."""
+        """Tokens that the answer would have if it ended here."""
 
     def feed(self, data: bytes) -> None:
         if b"\r" in data:
@@ -98,7 +98,7 @@ class StreamTally:
         for block in blocks:
             self._block(block)
         if len(self._rest) > _MOST_BLOCK:
-            # The last byte stays: the empty line that ends the block may lie across two pieces.
+            # The last byte is kept: the empty line that ends a block may be split across two pieces.
             if not self._skipped:
                 self._skips_delta = _kind(self._rest) == b"content_block_delta"
             self._skipped += len(self._rest) - 1
@@ -126,7 +126,7 @@ class StreamTally:
         try:
             event = _event(block[start + 5 :])
         except msgspec.DecodeError:
-            return  # the agent will complain of it; a stream that cannot be read here is owed by its length
+            return  # the agent will report it; an unreadable stream is billed by its length
         if event.message is not None:
             self._id, self._model = event.message.id, event.message.model
             if event.message.usage is not None:
@@ -138,7 +138,7 @@ class StreamTally:
         self._told(self._id, self._model, self._usage)
 
     def end(self, *, is_cut: bool = False) -> None:
-        """The stream is over, or was cut. What was written before a cut is owed, and is told nowhere else."""
+        """Finish the count. Output written before a cut is billed, but reported nowhere else."""
         if self._has_started and not self._is_counted and self._written:
             self._told(self._id, self._model, self._usage.at_least(Usage(output_tokens=self._written)))
         elif is_cut and not self._has_started:
@@ -146,7 +146,7 @@ class StreamTally:
 
 
 class WholeTally:
-    """An answer in one piece."""
+    """Counts an answer that is not streamed."""
 
     def __init__(self, told: Told, expected: Expected = Expected()) -> None:  # noqa: B008  # frozen
         self._told = told
@@ -160,7 +160,7 @@ class WholeTally:
             self._parts.append(data)
 
     def end(self, *, is_cut: bool = False) -> None:
-        """What was cut, or is too long to be read, is owed by its length."""
+        """Finish the count; an answer that was cut off, or is too long to parse, is billed by its length."""
         if is_cut or self._size > _MOST_WHOLE:
             written = Usage(output_tokens=self._size // _TOKEN_BYTES)
             self._told("", self._expected.model, self._expected.prompt + written)
@@ -168,7 +168,7 @@ class WholeTally:
         try:
             message = _whole(b"".join(self._parts))
         except msgspec.DecodeError:
-            return  # not a message; nothing in it says what was used
+            return  # not a message; nothing in it reports usage
         if message.usage is not None:
             self._told(message.id, message.model, message.usage.usage())
 
@@ -177,6 +177,6 @@ Tally = StreamTally | WholeTally
 
 
 def _kind(block: bytes) -> bytes:
-    """The event's type: from its first line, or for a server that leaves that out, from its data."""
+    """Return the event's type, from its first line or, if a server omits that, from its data."""
     match = _EVENT.match(block) or _TYPE.search(block, 0, 200)
     return match[1] if match else b""

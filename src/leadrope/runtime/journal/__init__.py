@@ -1,1 +1,1 @@
-"""The events of one run: numbered, folded into its result, and handed to whoever reads them."""
+"""The events of one run: numbered, folded into its result, and delivered to readers."""

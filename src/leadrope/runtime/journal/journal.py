@@ -1,4 +1,4 @@
-"""Events of one run, numbered, folded, and handed to whoever reads them and to the session's log. Judges nothing."""
+"""Numbers and folds the events of one run, and delivers them to readers and to the session's log."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from leadrope.runtime.sessions.log import SessionLog
 from leadrope.runtime.terminal_text import clean
 
 log = logging.getLogger("leadrope.run")
-# Without it Python would print the line of a failed run for programs that have not set up logging.
+# Otherwise Python would print the log line of a failed run in programs that have not set up logging.
 log.addHandler(logging.NullHandler())
 LONG_LINE = 1000
 spawn_log = logging.getLogger("leadrope.spawn")
 
 
 class Journal:
-    """The attempt's `Recorder`; one for all attempts of a run."""
+    """The `Recorder` of every attempt of a run."""
 
     def __init__(self, run_id: str, *, attempt: int = 1, earlier: Sequence[events.Recorded] = ()) -> None:
-        """`earlier`: what attempts before this one, in another process, have left in the store."""
+        """`earlier`: events stored by earlier attempts in another process."""
         self.run_id = run_id
         self.outbox = Outbox()
         self.fold = Fold(run_id)
         self.tally: Counter[type[events.Event]] = Counter()
         self.incoming: list[events.Event] = []
-        """What the agent said and is not numbered yet."""
+        """Events from the agent that are not numbered yet."""
         self.attempt = attempt
         self.redactor = Redactor()
         self.traces = False
         self.log: SessionLog | None = None
         self.meant: dict[str, str] = {}
-        """What a prompt that we have added to was before, for the transcript."""
+        """Original texts of prompts that we extended, for the transcript."""
         self.tap: Callable[[list[events.Recorded]], None] | None = None
-        """Sees every published batch, beside whoever reads the outbox."""
+        """Called with every published batch, in addition to the outbox."""
         self.watcher: Watcher | None = None
-        """The program's `on_event`."""
+        """The program's `on_event` callback."""
         self._batch: list[events.Recorded] = []
         self._logged = 0
         self._seq = earlier[-1].seq if earlier else 0
@@ -59,7 +59,7 @@ class Journal:
             self.fold.add(recorded)
 
     def record(self, event: events.Event) -> None:
-        """An event of the supervisor; what the agent said before it comes first."""
+        """Record one of the supervisor's events, after everything that the agent said before it."""
         self._now = time.time()
         self._number_incoming()
         self._number((event,), "supervisor")
@@ -83,14 +83,14 @@ class Journal:
 
     def prompted(self, text: str) -> None:
         if self.log is not None:
-            # What was said before it stands before it.
+            # Earlier events of the agent come first.
             self._number_incoming()
             self.log.take(self._batch[self._logged :], 0)
             self._logged = len(self._batch)
             self.log.prompted(self.meant.get(text, text))
 
     def announce(self, planned: Again, result: RunResult, attempts: int) -> None:
-        """That the run goes on after a wait, and why."""
+        """Record that the run continues after a wait, and why."""
         self.record(
             events.RetryScheduled(
                 attempt=self.attempt + 1,
@@ -104,7 +104,7 @@ class Journal:
         self.publish()
 
     def end(self, result: RunResult) -> None:
-        """The last event. The result is the fold's, so it is not folded."""
+        """Record the last event. It contains the fold's result, so it is not folded itself."""
         self._number_incoming()
         self._seq += 1
         ended = events.RunEnded(result=result)
@@ -114,7 +114,7 @@ class Journal:
         self._has_ended = True
 
     def suspend(self) -> None:
-        """Nothing more comes from this process; another one continues the log."""
+        """Close the log in this process; another one continues it."""
         self.publish()
         if self.log is not None:
             self.log.flush()
@@ -122,7 +122,7 @@ class Journal:
         self._has_ended = True
 
     def open_log(self, folder: Path, info: SessionInfo) -> None:
-        """Once for each start: a second one of the same session goes on in the same files."""
+        """Open the session's log, once per start; a second start of the session appends to the same files."""
         if self.log is not None:
             self.log.flush()
         if self.log is None or self.log.folder != folder:
@@ -142,7 +142,7 @@ class Journal:
             self.incoming.clear()
 
     def _number(self, batch: Sequence[events.Event], source: events.Source) -> None:
-        """Whole batches at once: this is done for every event of every run."""
+        """Number whole batches at once: this runs for every event of every run."""
         run_id, attempt, now, first = self.run_id, self.attempt, self._now, self._seq + 1
         recorded = events.Recorded
         self._batch += [recorded(run_id, attempt, seq, now, source, event) for seq, event in enumerate(batch, first)]
@@ -169,22 +169,22 @@ class Journal:
         self.tell(f"stderr {line}")
 
     def tell_connection(self, name: str, line: str) -> None:
-        """A line of a server's stderr; a long one was cut, and may end in the first half of a secret."""
+        """Log a line of a server's stderr; a long one was cut, and may end in the first half of a secret."""
         text = line if len(line) < LONG_LINE else line[: self.redactor.open_end(line)]
         self.tell(f"stderr of connection {name}: {text}")
 
     def tell(self, text: str) -> None:
-        """A line of the trace."""
+        """Write a line to the trace."""
         if self.traces:
             spawn_log.info("%s %s", self.run_id[:8], self.harmless(text))
 
     def harmless(self, text: str) -> str:
-        """Without secrets, and without what a terminal would act on: an agent's line could set its clipboard."""
-        # Twice: what has no width may stand within a secret, and without it the secret would be whole.
+        """Remove secrets and terminal control sequences: an agent's line could, for example, set the clipboard."""
+        # Redacted twice: invisible characters may split a secret, which is complete only after they are removed.
         return self.redactor.clean(clean(self.redactor.clean(text)))
 
     def tell_failure(self, result: RunResult, request: RunRequest, model: str = "") -> None:
-        """One compact line in the log for a failed or empty run; `model`: that it was started with."""
+        """Log one compact line for a failed or empty run; `model` is the one it was started with."""
         if result.outcome not in ("failed", "timed_out"):
             return
         error = result.error

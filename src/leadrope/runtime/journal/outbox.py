@@ -1,4 +1,4 @@
-"""Events on their way to the consumer: whole batches, bounded by size, so that a slow consumer holds the agent."""
+"""Queue of events for the consumer: whole batches, bounded by size, so that a slow consumer pauses the agent."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from operator import length_hint
 
 from leadrope.core.events import Recorded
 
-# Enough that a consumer that keeps up never makes the agent wait; small beside the agent's own memory. The pipe and the
-# reader hold up to 5 MiB more.
+# Large enough that a consumer that keeps up never makes the agent wait; small compared with the agent's own memory. The
+# pipe and the reader hold up to 5 MiB more.
 LIMIT_BYTES = 4 * 1024 * 1024
 
 
 class Outbox:
-    """One producer, one consumer. `weight` is about what a batch costs in memory."""
+    """Queue with one producer and one consumer. `weight` is roughly the memory that a batch takes."""
 
     def __init__(self, *, limit: int = LIMIT_BYTES) -> None:
         self._batches: deque[tuple[list[Recorded], int]] = deque()
@@ -34,16 +34,16 @@ class Outbox:
 
     @property
     def is_read(self) -> bool:
-        """Somebody waits for the next event at this moment."""
+        """Whether somebody is waiting for the next event."""
         return self._reader is not None and not self._reader.done()
 
     @property
     def is_drained(self) -> bool:
-        """All that has come was read."""
+        """Whether everything so far was read."""
         return not self._batches and not length_hint(self._current)
 
     def put(self, batch: list[Recorded], weight: int) -> None:
-        """Never blocks and never drops; the producer asks `is_full` and waits with `room`."""
+        """Add a batch without blocking or dropping; the producer checks `is_full` and waits with `room`."""
         if self._discarding or not batch:
             return
         self._batches.append((batch, weight))
@@ -60,12 +60,12 @@ class Outbox:
         _wake(self._reader)
 
     def let_go(self) -> None:
-        """From here on the producer is never held: what is still to come is bounded, or somebody reads it."""
+        """Never make the producer wait from now on: what is still to come is bounded, or somebody reads it."""
         self._is_held = False
         _wake(self._room)
 
     def discard(self) -> None:
-        """Nobody will read any more: drop what is here and all that comes."""
+        """Drop the current and all later events: nobody will read them."""
         self.let_go()
         self._discarding = True
         self._batches.clear()
@@ -74,7 +74,7 @@ class Outbox:
         _wake(self._reader)
 
     async def events(self) -> AsyncIterator[Recorded]:
-        """To the end. An iteration that was left goes on where it stopped when another one begins."""
+        """Iterate over all events. A new iteration continues where the previous one stopped."""
         while True:
             for recorded in self._current:
                 yield recorded
@@ -84,7 +84,7 @@ class Outbox:
             self._current = iter(batch)
 
     async def batches(self) -> AsyncIterator[list[Recorded]]:
-        """The same by whole batches, for whoever stores them."""
+        """Iterate over whole batches, for storing them."""
         rest = list(self._current)
         if rest:
             yield rest

@@ -1,4 +1,4 @@
-"""Where the events of a run go, as the parts that make them see it."""
+"""The interface through which the parts of a run record events."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from leadrope.core import events
 
 
 class Recorder(Protocol):
-    """Where events go: the agent's into `incoming`, ours through `record`; `publish` makes them visible, by batches."""
+    """Receives events: the agent's in `incoming`, ours through `record`; `publish` makes them visible in batches."""
 
     incoming: list[events.Event]
 
@@ -22,6 +22,6 @@ class Recorder(Protocol):
     async def room(self) -> None: ...
 
     def prompted(self, text: str) -> None:
-        """The agent was given a prompt."""
+        """Note that the agent was given a prompt."""
 
     def trace(self, kind: str, data: object) -> None: ...

@@ -1,7 +1,7 @@
-"""Lines of an agent as LEADROPE_DEBUG_SPAWN shows them: without the pieces of texts that stream. Knows no secrets.
+"""Formats an agent's lines for LEADROPE_DEBUG_SPAWN, without the pieces of streamed texts. Pure.
 
-A key that streams is cut over several lines, and no redactor finds it in one of them. The whole message follows when
-it is complete, so a trace without the pieces loses nothing.
+A streamed key is split across several lines, so no redactor would find it. The complete message follows, so the trace
+loses nothing.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ _PIECE = b'"delta"'
 
 
 def without_pieces(line: bytes) -> str:
-    r"""The line as text; what stands below a `delta` is told by its length alone.
+    r"""Return the line as text, with the content of a `delta` replaced by its length.
 
     >>> without_pieces(b'{"delta":{"type":"text_delta","text":"sk-ant"},"index":0}')
     '{"delta":{"type":"text_delta","text":"(6 characters)"},"index":0}'
     """
-    # An escaped spelling of the word would still be read as the word.
+    # An escaped spelling of the word would still be parsed as the word.
     if _PIECE not in line and b"\\u00" not in line:
         return line.decode(errors="replace").rstrip()
     try:

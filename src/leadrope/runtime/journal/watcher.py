@@ -1,5 +1,6 @@
-"""A program's `on_event`: every event of a run in order, on a task of its own, so that a slow one holds nothing but the
-agent, and that only when it is far behind.
+"""Calls a program's `on_event` with every event of a run in order, in a task of its own.
+
+A slow callback only makes the agent wait, and only once it is far behind.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ log = logging.getLogger("leadrope.run")
 OnEvent = Callable[[Recorded], object | Awaitable[object]]
 
 MOST_WAITING = 10_000
-"""Events that may wait before the agent has to. A piece of text is one, so fewer would hold a fast answer."""
+"""Queued events before the agent has to wait. Each piece of text is one, so a lower limit would slow a fast answer."""
 FINISH_S = 10.0
-"""For what still waits when the run has ended."""
+"""Time limit for the queued events when the run has ended."""
 
 
 class Watcher:
-    """Hands events to `on_event`, one after another."""
+    """Passes events to `on_event`, one after another."""
 
     def __init__(self, function: OnEvent, notify: Callable[[Notice], None]) -> None:
         self._function = function
@@ -39,36 +40,36 @@ class Watcher:
 
     @property
     def is_full(self) -> bool:
-        """So far behind that the agent has to wait."""
+        """Whether the callback is so far behind that the agent has to wait."""
         return self._behind > MOST_WAITING and not self._is_let_go
 
     def let_go(self) -> None:
-        """From here on nobody waits for it: the run is ending."""
+        """Never make the agent wait from now on: the run is ending."""
         self._is_let_go = True
         self._changed.set()
 
     def take(self, batch: list[Recorded]) -> None:
-        """Never waits; the producer asks `is_full`."""
+        """Queue a batch without waiting; the producer checks `is_full`."""
         self._waiting.append(batch)
         self._behind += len(batch)
         if self._task is None:
             self._task = asyncio.create_task(self._work(), name="leadrope on_event")
 
     async def room(self) -> None:
-        """Until it is no longer far behind."""
+        """Wait until the callback is no longer far behind."""
         while self.is_full:
             self._changed.clear()
             await self._changed.wait()
 
     async def drain(self) -> None:
-        """Until all events were seen, or for FINISH_S."""
+        """Wait until all events were handled, or for FINISH_S."""
         task = self._task
         if task is not None and not self._is_stuck:
             await asyncio.wait((task,), timeout=FINISH_S)
             self._is_stuck = not task.done()
 
     async def close(self) -> None:
-        """See the last events, then end."""
+        """Handle the last events, then end."""
         await self.drain()
         if self._task is not None:
             log.warning("on_event has not seen the last %d events of a run: it does not return", self._behind)
@@ -82,7 +83,7 @@ class Watcher:
                 for recorded in batch:
                     await self._show(recorded)
             else:
-                # One hop to a thread for a whole batch: a fast answer comes in thousands of pieces.
+                # One thread switch for a whole batch: a fast answer arrives in thousands of pieces.
                 for error in await user_code.in_thread(lambda batch=batch: self._show_all(batch), "on_event"):  # type: ignore[misc]
                     self._tell(error)
             self._behind -= len(batch)
@@ -107,7 +108,7 @@ class Watcher:
         return found
 
     def _tell(self, error: Exception) -> None:
-        """Once: one that fails at an event mostly fails at all of them."""
+        """Report an error once: a callback that fails for one event usually fails for all."""
         self._failed += 1
         if self._failed == 1:
             log.error("on_event failed; further failures of this run are not logged", exc_info=error)

@@ -1,1 +1,1 @@
-"""Clocks, budgets and memory of one run."""
+"""Time, cost and memory limits of one run."""

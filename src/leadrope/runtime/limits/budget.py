@@ -1,14 +1,14 @@
-"""What a run has spent so far, and whether that is enough. Pure: it is told, it adds up, it never waits.
+"""Tracks what a run has spent and whether its budget is reached. Pure: no I/O, no waiting.
 
     meter = Meter(cap_usd=2.0, prices=Prices())
     meter.take(event)            # every event of the run
     if meter.is_over: ...
 
-Two sources can feed one meter, and count each message once: the agent's events (`take`) and a broker that sees every
-request (`count`). At the end of a turn the agent's own sum is compared: the larger one stands, because neither may be
-too low. Only where a price was unknown, and the dearest stood in for it, may the agent's sum lower ours; and where the
-user has given a price, the agent's sum says nothing: it reckons a local model at the price of its own default.
-Estimates for requests of which nobody reports anything (`UsageEstimated`) are added to either.
+Two sources can feed one meter, and each message is counted once: the agent's events (`take`) and a broker that sees
+every request (`count`). At the end of a turn the agent's own total is compared with ours, and the larger one counts, so
+that the result is never too low. The agent's total may lower ours only if a price was unknown and the highest price was
+used instead. If the user has set a price, the agent's total is ignored: it prices a local model like its own default
+model. Estimates for requests that nobody reports (`UsageEstimated`) are added in any case.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CountedMessage(msgspec.Struct, kw_only=True):
 
 
 class Meter:
-    """Belongs to a run, not to an attempt: a second process goes on spending the same budget."""
+    """The meter of a run, not of an attempt: a second process continues on the same budget."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class Meter:
         notify: Callable[[events.Notice], None] | None = None,
         shared: SharedBudget | None = None,
     ) -> None:
-        """`on_over` is called once, with the reason, in the moment in which the cap is reached; None is no cap. What is
-        spent here also counts for `shared`.
+        """`on_over` is called once, with the reason, at the moment the cap is reached; a cap of None means no limit.
+        Spending also counts for `shared`.
         """
         self.cap_usd = cap_usd
         self.on_over = on_over
@@ -61,11 +61,11 @@ class Meter:
         self._unpriced: set[str] = set()
         self._overridden = False
         self.sees_requests = False
-        """A broker counts every request itself, also those of which the agent reports nothing."""
+        """A broker counts every request itself, including those that the agent never reports."""
         self._estimated_usd = 0.0
-        """For requests of which nothing was reported, so no other sum holds them."""
+        """For requests that were never reported and so are in no other total."""
         self.last_message: CountedMessage | None = None
-        """The newest message of the agent itself."""
+        """The newest message of the main agent."""
         self.shared = shared
         if shared is not None:
             shared.join(self)
@@ -73,22 +73,22 @@ class Meter:
 
     @property
     def spent_usd(self) -> float:
-        """An estimate: tokens by the price list, corrected at the end of each turn by what the agent reckons."""
+        """Estimated cost: tokens at list prices, corrected at the end of each turn by the agent's total."""
         return self._ours_usd + self._correction_usd + self._estimated_usd
 
     @property
     def is_over(self) -> bool:
-        """Stays true: what has been refused once is refused for the rest of the run."""
+        """Whether the budget is reached. Stays true: once refused, requests are refused for the rest of the run."""
         return bool(self._over)
 
     @property
     def reason(self) -> str:
-        """Why it is over, in words for the result and for the refused agent; empty while it is not."""
+        """Why the budget is over, for the result and the refused agent; empty while it is not."""
         return self._over
 
     @property
     def by_agent(self) -> dict[str | None, float]:
-        """By the price list alone; None is the agent itself, the others are its subagents."""
+        """Cost by agent, at list prices; None is the main agent, the others are its subagents."""
         return dict(self._by_agent)
 
     @property
@@ -96,16 +96,16 @@ class Meter:
         return dict(self._by_model)
 
     def price(self, model: str, usage: Usage) -> float:
-        """What a message with these tokens costs; nothing is counted."""
+        """Return the price of a message with these tokens, without counting it."""
         return self._prices.price(model, usage).usd
 
     def cost_of(self, message_id: str) -> float:
-        """What was counted for one message so far."""
+        """Return what was counted for one message so far."""
         message = self._messages.get(message_id)
         return message.usd if message is not None else 0.0
 
     def take(self, event: events.Event) -> None:
-        """An event of the run; most say nothing about money."""
+        """Process an event of the run; most have no effect."""
         kind = type(event)
         if kind is events.UsageUpdated:
             self.count(event.message_id, event.model, event.usage, event.agent_id)  # type: ignore[union-attr]  # told by its type above
@@ -116,13 +116,13 @@ class Meter:
             self._check()
 
     def count(self, message_id: str, model: str, usage: Usage, agent_id: str | None = None) -> None:
-        """One message's tokens as far as they are known; told again, the same message only grows."""
+        """Count one message's tokens as far as they are known; repeated calls for a message only increase its count."""
         before = self._messages.get(message_id)
         if before is not None:
             usage = usage.at_least(before.usage)
             if usage == before.usage:
                 return
-            # The first one who tells of a message knows best whose it is: a broker reads it from the request.
+            # The first report of a message is the best source for its agent: a broker reads it from the request.
             model, agent_id = before.model or model, before.agent_id or agent_id
         elif not usage.total_tokens:
             return
@@ -140,7 +140,7 @@ class Meter:
         self._check()
 
     def expect(self, model: str) -> events.Notice | None:
-        """The warning about a model without a price, before it is used; once for each."""
+        """Return a warning, once per model, about a model without a price before it is used."""
         if self._prices.knows(model) or model in self._unpriced:
             return None
         self._unpriced.add(model)
@@ -154,10 +154,10 @@ class Meter:
         self._by_model[message.model] += usd
 
     def _settle(self, cost_usd: float) -> None:
-        """Take the agent's own sum for a turn.
+        """Apply the agent's own total for a turn.
 
-        Both totals are compared from the start of the run, not turn by turn: a message in flight at the end of one
-        turn is then never counted twice.
+        Both totals are compared from the start of the run, not turn by turn, so that a message in flight at the end of
+        a turn is never counted twice.
         """
         self._theirs_usd += max(0.0, cost_usd)
         if self._overridden:
@@ -178,14 +178,14 @@ class Meter:
             self.notify(_no_price(model))
 
     def _check(self) -> None:
-        # A rounding error of a sum of small numbers must not let one more request pass.
+        # A rounding error in a sum of small numbers must not allow one more request.
         if self.cap_usd is not None and not self._over and self.spent_usd >= self.cap_usd - 1e-9:
             self.end(f"the run's budget of {self.cap_usd:g} USD is reached (about {self.spent_usd:.4g} USD spent)")
         if self.shared is not None:
             self.shared.check()
 
     def end(self, reason: str) -> None:
-        """No more is spent, for this reason; the first one counts."""
+        """Stop spending for this reason; only the first reason counts."""
         if self._over:
             return
         self._over = reason

@@ -1,4 +1,4 @@
-"""The clocks of one run on one timer: start, idle, tool, wall, exit. Says which has run out; ends nothing itself."""
+"""All time limits of one run on one timer: start, idle, tool, wall, exit. Reports which one expired; ends nothing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leadrope.process.deadlines import Clocks
 
 class RunClocks:
     def __init__(self, limits: Limits, on_expired: Callable[[str], None]) -> None:
-        """`on_expired` gets `start`, `idle`, `wall`, `exit`, `unreachable`, or `tool CALL`."""
+        """`on_expired` receives `start`, `idle`, `wall`, `exit`, `unreachable`, or `tool CALL`."""
         self._limits = limits
         self._on_expired = on_expired
         self._loop = asyncio.get_running_loop()
@@ -20,23 +20,23 @@ class RunClocks:
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self.tools: set[str] = set()
-        """Calls that were allowed and have no result yet."""
+        """Allowed calls without a result so far."""
         self._paused: tuple[str, ...] = ()
 
     def start(self, started_at: float) -> None:
-        """The wall clock covers the run, not the attempt: what earlier attempts took is gone."""
+        """Start the clocks. The wall clock covers the whole run, including the time of earlier attempts."""
         self._clocks.start("start", self._limits.start_s, self._loop.time())
         self._clocks.start("wall", self._limits.wall_s or 0, started_at)
         self._arm()
 
     def stop(self) -> None:
-        """For good: the run is ending, and no clock has a say any more."""
+        """Stop all clocks for good: the run is ending."""
         self._stopped = True
         if self._timer:
             self._timer.cancel()
 
     def heard(self) -> None:
-        """The first sign of life."""
+        """Note the agent's first output."""
         self._clocks.stop("start")
         self.work_begins()
 
@@ -49,16 +49,16 @@ class RunClocks:
         self._clocks.stop("exit")
 
     def work_ends(self) -> None:
-        """The agent waits for us: its silence means nothing."""
+        """Stop the idle clock: the agent is waiting for us."""
         self._clocks.stop("idle")
 
     def leaving(self) -> None:
-        """All is said; from here on the process has the exit clock's time to go."""
+        """Start the exit clock: the agent is done, and its process has this long to exit."""
         self._clocks.start("exit", self._limits.exit_s, self._loop.time())
         self._arm()
 
     def unreachable(self, limit_s: float) -> None:
-        """From here on the agent may try this long to reach its model; 0: for as long as it likes."""
+        """Limit how long the agent may try to reach its model; 0: without limit."""
         self._clocks.start("unreachable", limit_s, self._loop.time())
         self._arm()
 
@@ -69,20 +69,20 @@ class RunClocks:
         self._clocks.touch("idle", self._loop.time())
 
     def hold(self, *, wall: bool = False) -> None:
-        """Idle time does not count: a person is asked, a tool runs, or the consumer is slow. `wall`: nor does any."""
+        """Stop the idle clock: a person is asked, a tool runs or the consumer is slow. `wall`: the wall clock too."""
         self._clocks.pause("idle", self._loop.time())
         if wall:
             self._clocks.pause("wall", self._loop.time())
 
     def release(self, *, wall: bool = False) -> None:
-        """The end of a `hold`, which had the same `wall`."""
+        """End a `hold` that had the same `wall`."""
         self._clocks.resume("idle", self._loop.time())
         if wall:
             self._clocks.resume("wall", self._loop.time())
         self._arm()
 
     def pause(self) -> None:
-        """A person has paused the run: neither its silence nor its length counts, nor what a tool takes meanwhile."""
+        """Stop the idle, wall and tool clocks while a person has paused the run."""
         self._paused = ("start", "wall", "unreachable", *(f"tool {call_id}" for call_id in self.tools))
         for name in self._paused:
             self._clocks.pause(name, self._loop.time())
@@ -112,7 +112,7 @@ class RunClocks:
             self.tool_ends(call_id)
 
     def _arm(self) -> None:
-        """The timer is not moved when a clock is touched: it fires, looks, and is set again."""
+        """Set the timer. Touching a clock does not move it: when it fires, it checks all clocks and is set again."""
         due = self._clocks.next_due()
         if due is None or self._stopped:
             return
@@ -133,7 +133,7 @@ class RunClocks:
 
 
 def why_expired(name: str, limits: Limits) -> str:
-    """What has happened, in words, when one of the clocks that end a run has run out."""
+    """Explain what happened when a clock that ends a run has expired."""
     limit = getattr(limits, f"{name}_s")
     return {
         "start": f"the agent gave no sign of life in {limit:g} s",
@@ -143,5 +143,5 @@ def why_expired(name: str, limits: Limits) -> str:
 
 
 def how_to_raise(name: str) -> str:
-    """Where the limit of such a clock is set."""
+    """Say where the limit of such a clock is set."""
     return f"{spelling.option(f'limits.{name}_s')}, or {name}_s in [run.limits]; 0 switches it off"

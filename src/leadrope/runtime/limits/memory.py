@@ -1,6 +1,6 @@
-"""The memory that a run's processes hold together, looked at every now and then. Only tells; what follows is others'.
+"""Monitors the total memory of a run's processes. Reports only; the caller decides what follows.
 
-Linux alone: elsewhere there is no /proc to look at, and a run has no such limit.
+Linux only: elsewhere there is no /proc, and a run has no such limit.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import msgspec
 from leadrope.process import guardian, reaper
 
 LOOK_S = 2.0
-"""Between two looks. One takes a fraction of a millisecond for a handful of processes."""
+"""Polling interval. One check takes a fraction of a millisecond for a handful of processes."""
 CLOSE_LOOK_S = 0.25
-"""From half of the limit on: what allocates without end gets through a gigabyte in a second."""
+"""Polling interval above half of the limit: runaway allocation takes a gigabyte per second."""
 MIB = 1 << 20
 
 
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tree of processes has in memory."""
+    """Memory used by a process tree."""
 
     total: int = 0
     processes: int = 0
     largest: int = 0
     name: str = ""
-    """Of the process that holds most, as the system calls it; an agent's own choice."""
+    """The system's name for the process that uses most; the agent can choose it."""
 
     def say(self, limit_mb: float) -> str:
         return (
@@ -39,7 +39,7 @@ class MemoryUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def watch(pid: int, limit_mb: float, on_over: Callable[[str], None]) -> None:
-    """Look at the agent `pid` and all that belongs to it until it is over the limit, which is told once."""
+    """Monitor the agent `pid` and its processes until they exceed the limit, which is reported once."""
     if sys.platform != "linux":
         return
     root = holder_of(pid)
@@ -53,7 +53,7 @@ async def watch(pid: int, limit_mb: float, on_over: Callable[[str], None]) -> No
 
 
 def holder_of(pid: int) -> int:
-    """The process of this one's that everything of the run is below of, also what has lost its parent: the guardian."""
+    """Return our child that is the ancestor of all processes of the run, even orphaned ones: the guardian."""
     me = os.getpid()
     while (found := reaper.process(pid)) is not None and found.parent > 1:
         if found.parent == me:
@@ -63,10 +63,10 @@ def holder_of(pid: int) -> int:
 
 
 def look(root: int, limit: float) -> MemoryUse:
-    """All below `root`; exactly only where it matters.
+    """Measure the memory of all processes below `root`, exactly only if it matters.
 
-    Resident pages are counted once for each process that has them, so what was forked looks larger than it is. Each
-    one's share of them is dear to get, and is only asked for when the sum is over the limit.
+    Resident pages are counted once per process that has them, so forked processes look larger than they are. Each one's
+    proportional share is expensive to get, and is only read if the sum exceeds the limit.
     """
     held = {pid: _resident(pid) for pid in _tree(root)}
     if sum(held.values()) > limit:
@@ -92,12 +92,12 @@ def _tree(root: int) -> list[int]:
 def _resident(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):  # it has ended meanwhile
+    except (OSError, IndexError):  # it has ended in the meantime
         return 0
 
 
 def _share(pid: int, whole: int) -> int:
-    """Pages that three processes have count a third for each. Where that may not be seen, all of them count."""
+    """Return the proportional set size: a page of three processes counts a third for each. If unreadable, `whole`."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
             if line.startswith(b"Pss:"):

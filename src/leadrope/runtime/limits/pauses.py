@@ -1,15 +1,15 @@
-"""A person's time to answer, which stands still while the run is paused. Ends nothing itself."""
+"""Time limits for answers, which stop while the run is paused. Ends nothing itself."""
 
 from __future__ import annotations
 
 import asyncio
 
 LOOK_S = 0.2
-"""Between two looks at a clock that stands still with next to nothing left."""
+"""Polling interval for a stopped clock with almost no time left."""
 
 
 class Pauses:
-    """How long a run was paused in all, on the loop's own clock."""
+    """The total time a run was paused, on the loop's own clock."""
 
     def __init__(self) -> None:
         self._before_s = 0.0
@@ -32,7 +32,7 @@ class Pauses:
         return self._before_s + (now - self._since if self._since is not None else 0.0)
 
     def clock(self, limit_s: float | None) -> AnswerClock:
-        """Starts now; None never runs out."""
+        """Return a clock that starts now; with None it never expires."""
         return AnswerClock(self, limit_s)
 
 
@@ -54,7 +54,7 @@ class AnswerClock:
 
     @property
     def look_s(self) -> float | None:
-        """How long to wait before looking again; None where it never runs out."""
+        """Return how long to wait before checking again; None if the clock never expires."""
         if self._limit_s is None:
             return None
         return max(self.left_s, LOOK_S if self._pauses.is_on else 0.0)

@@ -1,14 +1,14 @@
-"""What requests in flight may still cost, set aside from the budget, so that many at once cannot spend it many times.
+"""Reserves what requests in flight may still cost, so that concurrent requests cannot overspend the budget.
 
     reservations = Reservations(meter)
-    reservation = await reservations.admit(estimate)    # waits while others in flight may need what is left
+    reservation = await reservations.admit(estimate)    # waits while requests in flight may need what is left
     ...
-    reservation.counted(usd)                            # as the answer comes: no longer an estimate, but spent
+    reservation.counted(usd)                            # as the answer arrives: spent, no longer estimated
     reservation.release()
 
-A request is admitted at once where its estimate fits beside the estimates of all that are in flight, and otherwise as
-soon as nothing is in flight any more and money is left. It is never refused for its estimate, which is on the high
-side: near the end of a budget, requests take turns.
+A request is admitted at once if its estimate fits beside those of all requests in flight, and otherwise once nothing is
+in flight and budget is left. It is never refused because of its estimate, which is deliberately high: near the end of a
+budget, requests run one at a time.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import msgspec
 from leadrope.core.cost.usage import Usage
 from leadrope.runtime.limits.budget import Meter
 
-# Prose has about four bytes of JSON for a token, code about three. Dense text has fewer, so the estimate takes two.
+# Prose has about four bytes of JSON per token, code about three. Dense text has fewer, so the estimate uses two.
 _BYTES_PER_TOKEN_RESERVED = 2
 BYTES_PER_TOKEN = 4
-"""Of text whose tokens nobody has counted."""
+"""For text whose tokens were not counted."""
 
 
-# What a request may bring in that its size does not show. An image is scaled down to at most so many tokens. A
-# document, a file, what the server fetches and what its own tools find fit at the most into the model's context.
+# Tokens that a request's size does not show. An image is scaled down to at most this many tokens. Documents, files,
+# fetched content and results of the server's own tools are limited by the model's context.
 _IMAGE_TOKENS = 5_000
 _CONTEXT_TOKENS = 1_000_000
 
@@ -50,16 +50,16 @@ _ask = msgspec.json.Decoder(_Ask).decode
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     usd: float
-    """At the most; infinite where the request does not say."""
+    """Maximum cost; infinite if the request does not limit it."""
     model: str = ""
     prompt: Usage = Usage()
-    """What the prompt is likely to count, for a request whose answer was cut before any count came."""
+    """Estimated tokens of the prompt, for a request whose answer was cut off before any count arrived."""
 
 
 def estimate(body: bytes | None, meter: Meter) -> Estimate:
-    """From a request's body: its size is the prompt, written to the cache; its `max_tokens` the answer.
+    """Estimate a request's cost: its size is the prompt, written to the cache; its `max_tokens` is the answer.
 
-    None is a body that is too large to be read before it is sent: it may cost anything, so it goes alone.
+    None is a body that is too large to be read before it is sent: its cost is unlimited, so it runs alone.
     """
     if body is None:
         return Estimate(usd=math.inf)
@@ -80,9 +80,9 @@ def estimate(body: bytes | None, meter: Meter) -> Estimate:
 
 
 def _unseen(ask: _Ask) -> int:
-    """Tokens that are not in the body."""
+    """Return the tokens that are not in the body."""
     tools = ask.tools if isinstance(ask.tools, list) else []
-    # The agent's own tools have no type, or `custom`; the others are the server's, and bring in what they find.
+    # The agent's own tools have no type, or `custom`; all others run on the server and add their results.
     served = any(isinstance(tool, dict) and tool.get("type", "custom") != "custom" for tool in tools)
     if served or ask.mcp_servers or ask.container:
         return _CONTEXT_TOKENS
@@ -116,7 +116,7 @@ class Reservation:
         return max(0.0, self._usd - self._counted)
 
     def counted(self, usd: float) -> None:
-        """So much of it is spent, and in the meter."""
+        """Convert this much of the reservation to spending, which the meter has already counted."""
         self._counted = usd
         self._owner.wake()
 
@@ -138,7 +138,7 @@ class Reservations:
         return len(self.held)
 
     async def admit(self, usd: float) -> Reservation | None:
-        """Wait for this request's turn, first come, first served; None once the budget is reached."""
+        """Wait for this request's turn, in order of arrival; None once the budget is reached."""
         turn = asyncio.Event()
         self._waiting.append(turn)
         try:
@@ -162,7 +162,7 @@ class Reservations:
         self.wake()
 
     def wake(self) -> None:
-        """Something has been spent, or is no longer in flight: the first in line looks again."""
+        """Let the first waiting request check again: something was spent, or is no longer in flight."""
         if self._meter.shared is not None:
             self._meter.shared.wake()
         self.look_again()
@@ -172,7 +172,7 @@ class Reservations:
             self._waiting[0].set()
 
     def _fits(self, usd: float) -> bool:
-        """Also where the budget is reached: whoever waits is then told so."""
+        """Return whether a request may proceed; also True when the budget is reached, so that waiters are told so."""
         cap, shared = self._meter.cap_usd, self._meter.shared
         if self._meter.is_over:
             return True

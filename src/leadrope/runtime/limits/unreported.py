@@ -1,8 +1,8 @@
-"""Requests to the model that break off before the agent reports anything of them, and what each may have cost.
+"""Estimates the cost of model requests that fail before the agent reports any usage for them.
 
-The agent program says only that it tries again, or that the turn has failed: not whether the model had read the prompt.
-With a budget each such request counts as an estimate, unless the model's address could not be reached at all. A broker
-sees every request itself, so nothing is estimated there.
+The agent reports only that it retries, or that the turn failed, not whether the model had read the prompt. With a
+budget, each such request counts with an estimate unless the model's address could not be reached at all. A broker sees
+every request itself, so nothing is estimated there.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ BYTES_PER_TOKEN = 4
 
 
 class Unreported:
-    """Belongs to one process of the agent."""
+    """Tracks one process of the agent."""
 
     def __init__(self, meter: Meter, launch: base.Start, prompt: str) -> None:
         self._meter = meter
         self._launch = launch
         self._first_tokens = launch.overhead_tokens + len(prompt.encode(errors="replace")) // BYTES_PER_TOKEN
         self._has_begun = False
-        """The agent has reported an answer, or its beginning, since it last tried again."""
+        """Whether the agent has reported an answer, or its beginning, since its last retry."""
         self._known: set[str] = set()
         self._was_reached: bool | None = None
-        """What was last known of the model's address; None before the first answer."""
+        """Whether the model's address was last reachable; None before the first answer."""
         self._is_told = False
 
     def used(self, used: events.UsageUpdated) -> None:
@@ -37,7 +37,7 @@ class Unreported:
         self._was_reached = True
 
     def tool_requested(self, message_id: str) -> None:
-        """The answer is there, so the next request is another one, perhaps of a subagent.
+        """Note that an answer is complete, so the next request is another one, perhaps a subagent's.
 
         The tokens of a short answer are reported after its calls.
         """
@@ -45,21 +45,21 @@ class Unreported:
         self._has_begun = False
 
     def is_lost(self, retry: events.RetryScheduled) -> bool:
-        """Nothing is known of the request that the agent tries again."""
+        """Return whether nothing was reported for the request that the agent retries."""
         has_begun, self._has_begun = self._has_begun, False
         return not has_begun and retry.by == "agent" and retry.api_status is None and self._counts
 
     def lost(self, *, is_reached: bool) -> list[events.Event]:
-        """What to record of a lost request, once it is known whether the model can be reached."""
-        # A network that goes away while the model answers can cost one request; while it stays away, none.
+        """Return the events for a lost request, once it is known whether the model can be reached."""
+        # A network that fails while the model answers can cost one request; while it stays down, none.
         was_reached, self._was_reached = self._was_reached, is_reached
         return self._estimate() if is_reached or was_reached else []
 
     def turn_ended(self, turn: events.TurnEnded) -> list[events.Event]:
-        """What to record of the request with which the turn has failed.
+        """Return the events for the request with which the turn failed.
 
-        An agent whose streams are cut may end with a request that does not stream, and of which it reports nothing: so
-        it counts even if the beginning of the last stream was reported.
+        An agent whose streams are cut off may end with a request that is not streamed and never reported, so it counts
+        even if the beginning of the last stream was reported.
         """
         self._has_begun = False
         is_cut = turn.is_error and turn.api_status is None and not turn.never_connected
@@ -75,7 +75,7 @@ class Unreported:
         model = last.model if last is not None else self._launch.model
         usage = Usage(input_tokens=self._first_tokens)
         if last is not None:
-            # Its answer is a part of the next prompt.
+            # Its answer is part of the next prompt.
             read = last.usage - Usage(output_tokens=last.usage.output_tokens)
             usage = read + Usage(input_tokens=last.usage.output_tokens)
         cost = self._meter.price(model, usage)

@@ -1,1 +1,1 @@
-"""The sandbox of one run: which level it gets, what is masked or read-only in it, and what it held back."""
+"""The sandbox of one run: its level, what is masked or read-only in it, and what it blocked."""

@@ -1,6 +1,6 @@
-"""What commands of a workflow may use besides their workspace: folders, a sandbox level, variables and secrets.
+"""What a workflow's commands may use besides their workspace: folders, a sandbox level, variables and secrets.
 
-The user gives it by flags. A workflow's file may only ask for it, and never for a key folder or a credential.
+The user grants it with flags. A workflow file may only ask for it, and never for a key folder or a credential.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from leadrope.runtime import working_directory
 
 Level = Literal["workspace", "read-only", "off"]
 _SOCKETS = ("/run", "/var/run")
-"""Whoever reaches the sockets in here can do as their user; a file cannot ask for them."""
+"""Access to the sockets here means acting as their user; a workflow file cannot ask for them."""
 
 
 class SharedFolder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A folder beside the workspace; or a file, which is read-only."""
+    """A folder outside the workspace, or a read-only file."""
 
     path: str
-    """Absolute, without links."""
+    """Absolute, with links resolved."""
     is_read_only: bool = False
     is_key: bool = False
-    """A place that the sandbox always hides, which the user himself has opened. Agents do not get it."""
+    """A place that the sandbox always hides, opened by the user himself. Agents do not get it."""
 
     def __str__(self) -> str:
         return extra_dirs.spell(self.path, is_read_only=self.is_read_only)
@@ -47,20 +47,20 @@ class SharedFolder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one execution may use. Holds no secret: their values are looked up at each start."""
+    """What one execution may use. Contains no secret: values are looked up at each start."""
 
     folders: tuple[SharedFolder, ...] = ()
     sandbox: Level | None = None
-    """None: as the policy says."""
+    """None: as in the policy."""
     variables: tuple[str, ...] = ()
-    """Variables of the environment that commands get."""
+    """Environment variables passed to commands."""
     values: dict[str, str] = {}
-    """Variables that were given with their values."""
+    """Variables given with their values."""
     secrets: tuple[str, ...] = ()
-    """Variables that commands get and `${secret.NAME}` refers to; their values are never shown or stored."""
+    """Variables passed to commands and available as `${secret.NAME}`; their values are never shown or stored."""
 
     def joined(self, other: Access) -> Access:
-        """Both; where they differ about the sandbox, the other one's word counts."""
+        """Combine two grants; `other` wins for the sandbox level."""
         return Access(
             folders=tuple(dict.fromkeys((*self.folders, *other.folders))),
             sandbox=other.sandbox or self.sandbox,
@@ -70,7 +70,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def lacks(self, asked: Access) -> Access:
-        """What of `asked` is not in here; an empty one if all of it is."""
+        """Return what of `asked` is not granted here; empty if everything is."""
         known = {*self.variables, *self.values, *self.secrets}
         return Access(
             folders=tuple(one for one in asked.folders if not any(mine.covers(one) for mine in self.folders)),
@@ -79,12 +79,12 @@ class Access(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def for_agents(self) -> tuple[str, ...]:
-        """The folders that agent steps get as well, as their `extra_dirs`. An agent cannot be given a single file."""
+        """Return the folders that agent steps get too, as `extra_dirs`. An agent cannot be given a single file."""
         return tuple(str(one) for one in self.folders if not one.is_key and Path(one.path).is_dir())
 
 
 def read_folder(text: str, *, base: Path, environ: Mapping[str, str], leadrope_home: Path) -> SharedFolder:
-    """`DIR` or `DIR:ro`, as the user writes it in a flag: any folder of his, also one with keys."""
+    """Parse `DIR` or `DIR:ro` from a flag: any folder of the user, including one with keys."""
     path, is_read_only = _parsed(text, base, environ)
     real = Path(real_path(path))
     is_file = real.is_file()
@@ -97,7 +97,7 @@ def read_folder(text: str, *, base: Path, environ: Mapping[str, str], leadrope_h
 
 
 def asked_folder(text: str, *, base: Path, environ: Mapping[str, str], leadrope_home: Path) -> SharedFolder:
-    """The same as a file asks for it: never a place with keys, a home as a whole, or the sockets of other programs."""
+    """Parse the same from a workflow file: never a place with keys, a whole home folder, or sockets of programs."""
     found = read_folder(text, base=base, environ=environ, leadrope_home=leadrope_home)
     why = ""
     if found.is_key:
@@ -110,13 +110,13 @@ def asked_folder(text: str, *, base: Path, environ: Mapping[str, str], leadrope_
         raise errors.BadValue(
             "folders",
             f"a workflow cannot ask for {text}: {why}",
-            hint=f"If it needs that, give it yourself: {spelling.option('access.folders', text)}",
+            hint=f"If it needs that, grant it yourself: {spelling.option('access.folders', text)}",
         )
     return found
 
 
 def check_asked_variable(name: str, field: str) -> None:
-    """Refuses credentials, and variables that would change how programs work."""
+    """Reject credentials, and variables that would change how programs work."""
     reason = environments.refused(name)
     if reason is None and is_secret_name(name):
         reason = "its name says that it is a secret"
@@ -125,14 +125,14 @@ def check_asked_variable(name: str, field: str) -> None:
         raise errors.BadValue(
             field,
             f"a workflow cannot ask for {name}: {reason}",
-            hint=f"Give it yourself: {way}; an http step refers to it as ${{secret.{name}}}."
+            hint=f"Grant it yourself: {way}; an http step refers to it as ${{secret.{name}}}."
             if environments.refused(name, is_marked=True) is None
             else None,
         )
 
 
 def check_given(access: Access) -> None:
-    """The names and values of flags."""
+    """Validate the names and values of flags."""
     environments.check_variables(access.values)
     for name in (*access.variables, *access.secrets):
         reason = environments.refused(name, is_marked=name in access.secrets)
@@ -149,12 +149,12 @@ def check_given(access: Access) -> None:
 
 
 def known_variables(environ: Mapping[str, str], leadrope_home: Path) -> dict[str, str]:
-    """What is set: the environment, above leadrope's own .env."""
+    """Return the variables that are set: the environment overrides leadrope's own .env."""
     return {**homes.load_env(leadrope_home), **environ}
 
 
 def command_variables(access: Access, environ: Mapping[str, str], leadrope_home: Path) -> dict[str, str]:
-    """The variables that commands get, with their values as they are now. An unset one is left out."""
+    """Return the variables for commands with their current values. Unset ones are omitted."""
     if not (access.variables or access.secrets):
         return dict(access.values)
     known = known_variables(environ, leadrope_home)
@@ -163,7 +163,7 @@ def command_variables(access: Access, environ: Mapping[str, str], leadrope_home:
 
 
 def secret_values(names: Iterable[str], environ: Mapping[str, str], leadrope_home: Path) -> dict[str, str]:
-    """The values of secrets; an error names the first that is missing or too short to be kept out of texts."""
+    """Return the values of secrets; an error names the first that is missing or too short to be redacted reliably."""
     wanted = list(dict.fromkeys(names))
     known = known_variables(environ, leadrope_home) if wanted else {}
     for name in wanted:
@@ -186,7 +186,7 @@ def _parsed(text: str, base: Path, environ: Mapping[str, str]) -> tuple[Path, bo
         raise errors.BadValue("add_dir", f"{text!r} names no folder", hint="Write DIR, or DIR:ro to have it read-only.")
     path = homes.user_home(environ) / name[2:] if name == "~" or name.startswith("~/") else base / name
     if not path.exists():
-        raise errors.BadDirectory(f"there is no folder {path}", hint="Make it first, or correct its name.")
+        raise errors.BadDirectory(f"there is no folder {path}", hint="Create it first, or correct its name.")
     if str(path) in BASE or real_path(path) in BASE:
         raise errors.BadValue(
             "add_dir", f"{path}: the sandbox has a folder of its own there", hint="Name a folder inside of it."
@@ -195,9 +195,9 @@ def _parsed(text: str, base: Path, environ: Mapping[str, str]) -> tuple[Path, bo
 
 
 def _homes(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Of the user by both accounts: a program may go by either."""
+    """Return the user's home by environment and by password file: a program may use either."""
     found = [real_path(homes.user_home(environ))]
-    with contextlib.suppress(KeyError):  # a user that no password file knows, as in many containers
+    with contextlib.suppress(KeyError):  # a user that is not in the password file, as in many containers
         found.append(real_path(pwd.getpwuid(os.geteuid()).pw_dir))
     return tuple(dict.fromkeys(found))
 

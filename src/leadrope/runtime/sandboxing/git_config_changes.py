@@ -1,6 +1,7 @@
-"""What an agent has set with git in its sandbox: kept or dropped when it has ended, and told; no rules, no files.
+"""Keeps or drops git settings that an agent changed in its sandbox, and reports them.
 
-Kept is what policy/git_settings finds harmless. It is written into the user's own file, which the agent never had.
+Settings that policy/git_settings finds harmless are kept: they are written to the user's own file, which the agent
+never had access to.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ MOST_NAMES = 12
 
 
 def settle(views: Sequence[View]) -> Iterator[events.Notice]:
-    """Takes a few milliseconds for each setting that was changed, and none where nothing was."""
+    """Process the changes; takes a few milliseconds per changed setting, and no time without changes."""
     for view in views:
         try:
             now = git_config_copy.changed(view)
@@ -62,7 +63,7 @@ def _notice(code: str, message: str) -> events.Notice:
 
 
 def _names(names: Sequence[str]) -> str:
-    """An agent chooses part of them: a name may hold anything, and be of any length."""
+    """Format names that an agent may have chosen: they may contain anything and have any length."""
     shown = [name if name.isprintable() else repr(name)[1:-1] for name in names[:MOST_NAMES]]
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return ", ".join(name if len(name) <= 80 else f"{name[:77]}..." for name in shown) + more

@@ -1,6 +1,6 @@
-"""What git's settings name inside a workspace: to be protected, and to be known before git is called a reader.
+"""Finds paths in a workspace that git's settings name: to protect them, and to know whether git only reads.
 
-The settings themselves are read by `process.git_effective`, and understood by `policy.git_programs`.
+The settings themselves are read by `process.git_effective` and interpreted by `policy.git_programs`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class GitNamed(msgspec.Struct, frozen=True, kw_only=True):
     includes: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
     problem: str = ""
-    """Why git's settings could not be read; empty: they were."""
+    """Why git's settings could not be read; empty if they were."""
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -40,9 +40,9 @@ class GitNamed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def look(roots: Sequence[str], home: str, environ: Mapping[str, str]) -> GitNamed:
-    """What the settings of these folders name inside them. Some 4 ms for each folder."""
+    """Return what the settings of these folders name inside them. Takes some 4 ms per folder."""
     if shutil.which("git", path=git_config_copy.PATH) is None:
-        return GitNamed()  # nobody would run anything
+        return GitNamed()  # git is not installed, so nothing would be run
     found: dict[str, list[str]] = {"files": [], "includes": [], "folders": []}
     problem = ""
     for root in roots:
@@ -59,10 +59,9 @@ def look(roots: Sequence[str], home: str, environ: Mapping[str, str]) -> GitName
 
 
 def fill_gaps(named: GitNamed, roots: Sequence[str]) -> tuple[str, ...]:
-    """Make what is missing and would count as soon as it is there, empty; what else is missing is returned.
+    """Create missing folders and settings files, empty, that would count once they exist; return what is still missing.
 
-    An empty folder of hooks and an empty file of settings change nothing, and they can be made read-only. An empty
-    program would be run.
+    Empty hooks folders and settings files change nothing, and can be made read-only. An empty program would be run.
     """
     for path in named.folders:
         _make(path, roots, is_folder=True)
@@ -72,7 +71,7 @@ def fill_gaps(named: GitNamed, roots: Sequence[str]) -> tuple[str, ...]:
 
 
 async def is_plain(folder: str, *, env: Mapping[str, str], sight: Sight | None = None) -> bool:
-    """Whether a git command in this folder that only reads starts no program; False also where that cannot be told.
+    """Return whether a read-only git command in this folder starts no program; False if that is unknown.
 
     `env` is the environment of the agent, without what the sandbox adds to it.
     """
@@ -82,10 +81,10 @@ async def is_plain(folder: str, *, env: Mapping[str, str], sight: Sight | None =
 
 
 def names_programs(folder: str, home: str, environ: Mapping[str, str], sight: Sight | None = None) -> str | None:
-    """Why a git command in this folder that only reads could start a program; None: it starts none.
+    """Return why a read-only git command in this folder could start a program; None if it starts none.
 
-    `sight` is that of the sandbox that the command will run in: there git reads copies, which the agent may have
-    changed. Takes some 5 ms, more where there are submodules.
+    `sight` is that of the sandbox in which the command will run: there git reads copies, which the agent may have
+    changed. Takes some 5 ms, and more if there are submodules.
     """
     try:
         for view in (*sight.views, *sight.own_settings) if sight is not None else ():
@@ -123,7 +122,7 @@ def _effective_programs(folder: str, home: str, environ: Mapping[str, str], dept
 
 def _is_inside(path: str, roots: Sequence[str]) -> bool:
     real = real_path(path)
-    is_git = ".git" in path.split("/")  # the sandbox has rules of its own for what lies in there
+    is_git = ".git" in path.split("/")  # the sandbox has its own rules for what is in there
     return not is_git and any(real.startswith(root.rstrip("/") + "/") for root in roots)
 
 
@@ -132,7 +131,7 @@ def _make(path: str, roots: Sequence[str], *, is_folder: bool) -> None:
     if root is None or os.path.lexists(path):
         return
     relative = path[len(root.rstrip("/")) + 1 :]
-    # What cannot be made stays a gap, and is told as such.
+    # What cannot be created remains a gap, and is reported as such.
     with contextlib.suppress(OSError, errors.UnsafeFile), Folder.open(root) as folder:
         if is_folder:
             folder.make(relative, mode=0o755)

@@ -1,7 +1,7 @@
-"""Files that a command wrote into the sandbox's own home or /tmp, and that vanish with it: which of them are missed.
+"""Finds files that a command wrote to the sandbox's own home or /tmp, and that somebody will miss when they vanish.
 
-A program may leave what it likes in caches and below names with a dot. A plain file in the home is somebody's work, and
-so is whatever the command itself names, in /tmp too. Pure.
+Files in caches and dot folders are ignored. A plain file in the home folder is somebody's work, and so is whatever the
+command itself names, including in /tmp. Pure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 SCRATCH = ("/tmp", "/var/tmp")  # noqa: S108  # names; nothing is opened
 SLACK_NS = 50_000_000
-"""The kernel's own clock for files is behind by some milliseconds."""
+"""The kernel's clock for file times is a few milliseconds behind."""
 MOST_TOLD = 20
 _CACHES = (
     *(".cache", ".npm", ".yarn", ".pnpm-store", ".bun", ".deno", ".node-gyp", ".electron-gyp", ".cargo", ".rustup"),
@@ -22,9 +22,9 @@ _CACHES = (
     *(".matplotlib", ".ipython", ".jupyter", ".keras", ".nv", ".pki", ".java", ".local/state", ".local/share/pnpm"),
     *("go/pkg", "go/bin", "nltk_data", "scikit_learn_data", "perl5", "snap"),
 )
-"""Below a home: what programs fill by themselves, under whatever command."""
+"""Folders in a home that programs fill by themselves, whatever the command."""
 _ENDS = r"""[^\s'"`;|&<>(){}\[\]*?\\$,]*"""
-"""A path as far as it is written out: up to a character that ends a word or that a shell expands."""
+"""A path as far as it is literal: up to a character that ends a word or that a shell expands."""
 
 
 class Trace(msgspec.Struct, frozen=True):
@@ -34,15 +34,15 @@ class Trace(msgspec.Struct, frozen=True):
 
 
 class NamedPath(msgspec.Struct, frozen=True):
-    """A path that a command's text names."""
+    """A path in the text of a command."""
 
     path: str
     is_whole: bool
-    """False: the text goes on with something that a shell expands."""
+    """False: the text continues with something that a shell expands."""
 
 
 def read_traces(listing: bytes) -> list[Trace]:
-    """The answer of the sandbox. It may have passed through the hands of a command: what makes no sense is dropped."""
+    """Parse the sandbox's listing. A command may have tampered with it, so invalid entries are dropped."""
     found = []
     for entry in listing.split(b"\0"):
         kind, _, rest = entry.partition(b" ")
@@ -53,16 +53,16 @@ def read_traces(listing: bytes) -> list[Trace]:
 
 
 class LostFiles:
-    """Of one sandbox: what was told is not told again."""
+    """The lost files of one sandbox; each is reported once."""
 
     def __init__(self, home: str) -> None:
         self._home = home.rstrip("/")
         self._told: set[str] = set()
 
     def of(self, text: str, traces: Iterable[Trace], *, since_ns: int, others: Sequence[str] = ()) -> tuple[str, ...]:
-        """Those that the command with this text has written and that are missed, at most a few.
+        """Return the files that this command has written and that will be missed, a few at most.
 
-        `since_ns`: when it began. `others` are the texts of commands beside it, which may have written what this one
+        `since_ns`: when it began. `others` are the texts of concurrent commands, which may have written what this one
         does not name.
         """
         fresh = [one for one in traces if one.changed_ns >= since_ns - SLACK_NS and one.path not in self._told]
@@ -77,7 +77,7 @@ class LostFiles:
         return tuple(sorted(found)[:MOST_TOLD])
 
     def _is_missed(self, path: str, named: tuple[NamedPath, ...], *, is_alone: bool) -> bool:
-        # Named by two commands it is told once, by the first that ends.
+        # A file that two commands name is reported once, by the first that ends.
         is_named = any(_names(one, path) for one in named)
         if not _is_at(path, self._home):
             return is_named
@@ -93,7 +93,7 @@ def is_cache(below_home: str) -> bool:
 
 
 def named_in(text: str, home: str) -> Iterator[NamedPath]:
-    """The paths below the home and in /tmp that a command's text writes out, in whatever spelling."""
+    """Yield the paths in the home folder and in /tmp that a command's text contains, in any spelling."""
     roots = {"~": home, "$HOME": home, "${HOME}": home, home: home, **{path: path for path in SCRATCH}}
     spelled = "|".join(re.escape(root) for root in sorted(roots, key=len, reverse=True))
     for found in re.finditer(rf"(?<![\w/.~-])({spelled})(/{_ENDS})", text):

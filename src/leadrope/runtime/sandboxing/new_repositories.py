@@ -1,7 +1,7 @@
-"""Repositories that an agent has made in its workspace: which of them would make the user's own git start a program.
+"""Detects repositories that an agent created in its workspace and that would make the user's git start a program.
 
-Their git folders did not exist when the sandbox was built, so nothing in them was read-only. They are reported, and
-left as they are.
+Their git folders did not exist when the sandbox was built, so nothing in them was read-only. They are reported and not
+changed.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ MOST_HOOKS = 1000
 
 
 def told(folders: Iterable[str]) -> Iterator[events.Notice]:
-    """A notice for each of these folders in which git would start something."""
+    """Yield a notice for each of these folders in which git would start something."""
     for folder in folders:
         if why := armed(folder):
             message = (
                 f"the agent made the repository {folder}, and git would start programs in there ({why}): "
-                "look at it before you use git in it"
+                "inspect it before you use git in it"
             )
             yield events.Notice(level="warning", code="git_planted", message=message)
 
 
 def armed(folder: str) -> str | None:
-    """Why git would start something here; also where that cannot be told."""
+    """Return why git would start something here, or why that is unknown."""
     try:
         with Folder.open(Path(folder)) as top, top.folder(".git") as git:
             return _setting(git) or _hook(git)

@@ -1,8 +1,8 @@
-"""Finds the files and folders that a policy's path patterns mean, so that a sandbox can mask or guard them.
+"""Finds the files and folders that match a policy's path patterns, so that a sandbox can mask or protect them.
 
-A pattern is matched as the gate matches it (`policy.paths.Glob`). The workspace and the extra folders are searched for
-every pattern; the rest of the machine only along patterns that begin with / or ~/. Links are not followed while
-searching, but what a matching link leads to is part of the answer, and so is every hard link inside the searched area.
+Patterns are matched as in the gate (`policy.paths.Glob`). The workspace and the extra folders are searched for every
+pattern, the rest of the machine only along patterns that begin with / or ~/. Links are not followed while searching,
+but the result includes the targets of matching links, and every hard link inside the searched area.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from leadrope.confined import ScannedName, below, names, real_path
 from leadrope.policy.paths import Glob, Ground, glob
 
 MOST_ENTRIES = 1_000_000
-"""Some three seconds of searching. A workspace with 20,000 files takes 50 ms."""
+"""Takes some three seconds to search. A workspace with 20,000 files takes 50 ms."""
 MOST_PATHS = 200
-"""Each one is a mount of its own."""
+"""Each one is a separate mount."""
 MOST_REPOSITORIES = 16
 
-# Where package managers write all day. What is protected there would be replaced by the next installation anyway.
+# Package managers write here constantly; a protected file would be replaced by the next installation anyway.
 PACKAGES = frozenset({"node_modules", "__pycache__"})
 _VENV_SIGN = "pyvenv.cfg"
 _ANY = "**"
@@ -34,23 +34,23 @@ _SIGNS = frozenset("*?[\\")
 
 
 class PolicyPaths(msgspec.Struct, frozen=True, kw_only=True):
-    """Real, absolute paths. A folder stands for everything below it."""
+    """Real, absolute paths. A folder includes everything below it."""
 
     blocked: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
-    """The workspace or an extra folder itself, or inside of one."""
+    """In or equal to the workspace or an extra folder."""
     repositories: tuple[str, ...] = ()
-    """Folders below the workspace that have a git folder of their own."""
+    """Folders below the workspace that have a git folder."""
     git_roots: tuple[str, ...] = ()
-    """Those of the searched folders that have one themselves."""
+    """Searched folders that are repositories themselves."""
     linked: tuple[str, ...] = ()
     """Folders below the workspace whose git folder is a link."""
     problem: str = ""
-    """Why the answer is incomplete; empty: it is complete."""
+    """Why the result is incomplete; empty if it is complete."""
 
 
 class Area(msgspec.Struct, frozen=True, kw_only=True):
-    """What to search, and for what."""
+    """Where to search, and for what."""
 
     roots: tuple[str, ...]
     """The workspace and the extra folders, with links resolved."""
@@ -60,7 +60,7 @@ class Area(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Pattern:
-    """A pattern with what a search needs to know: which folders can hold a match, and how its last name looks."""
+    """A compiled pattern: which folders can contain a match, and what its last name looks like."""
 
     def __init__(self, text: str, area: Area) -> None:
         self.glob: Glob = glob(text, floating=True)
@@ -76,12 +76,12 @@ class _Pattern:
             names.pop()
         self.is_everything = not names
         if self.base is None and len(names) == 1:
-            names.insert(0, _ANY)  # a single name is meant at any depth
+            names.insert(0, _ANY)  # a single name matches at any depth
         self._names = [_name(name) for name in names]
         self.last = self._names[-1] if self._names else None
 
     def may_lie_below(self, parts: Sequence[str]) -> bool:
-        """Could a match lie below this folder, given by its parts from the pattern's base?"""
+        """Return whether a match may be below this folder, given by its parts from the pattern's base."""
         for place, part in enumerate(parts):
             if place >= len(self._names):
                 return False
@@ -93,20 +93,22 @@ class _Pattern:
         return len(parts) < len(self._names)
 
     def hits(self, name: str, path: str, ground: Ground) -> bool:
-        """The last name is compared first: most differ there, and the way to it may be long."""
+        """Return whether the path matches. The last name is compared first: most differ there, and the path may be
+        long.
+        """
         return self.last is not None and _is(self.last, name) and self.glob.matches(path, ground)
 
     def holds(self, root: str, ground: Ground) -> bool:
-        """Does it mean this root, or a folder above it? One without a base is looked for below the roots alone."""
+        """Return whether it matches this root or a folder above it. One without a base only applies below the roots."""
         return self.base is not None and self.glob.matches(root, ground)
 
 
 def _name(name: str) -> str | re.Pattern[str] | None:
-    """None for `**`. A bracket is left to the glob itself: it writes its classes in another way."""
+    """Return the compiled last name; None for `**`. Brackets are left to the glob itself, whose syntax differs."""
     if name == _ANY:
         return None
     if _SIGNS.isdisjoint(name):
-        return name  # most are plain: to compile them all takes longer than the search
+        return name  # most are literal: compiling all of them takes longer than the search
     return re.compile(".*" if "[" in name else fnmatch.translate(name), re.DOTALL)
 
 
@@ -115,7 +117,7 @@ def _is(wanted: str | re.Pattern[str], name: str) -> bool:
 
 
 class _Group:
-    """The patterns of one kind that matter below one root."""
+    """The patterns of one kind that are relevant below one root."""
 
     def __init__(self, patterns: Iterable[_Pattern], root: str) -> None:
         by_base = ((pattern, _parts_below(root, pattern.base)) for pattern in patterns)
@@ -142,7 +144,7 @@ class _Group:
 
 
 def _parts_below(root: str, base: str | None) -> tuple[str, ...] | None:
-    """The way from a pattern's base to the root; None: nothing below the root can match."""
+    """Return the path from a pattern's base to the root; None if nothing below the root can match."""
     if base is None or root == base:
         return ()
     start = base.rstrip("/") + "/"
@@ -150,7 +152,7 @@ def _parts_below(root: str, base: str | None) -> tuple[str, ...] | None:
 
 
 def find(area: Area) -> PolicyPaths:
-    """Takes about 2.5 ms for each thousand entries that have to be looked at."""
+    """Search the area. Takes about 2.5 ms per thousand entries visited."""
     return _Search(area).run()
 
 
@@ -170,7 +172,7 @@ class _Search:
         whole = [pattern.text for pattern in (*self._blocked, *self._protected) if pattern.is_everything]
         if whole:
             self._problem = f"the pattern {whole[0]} means everything"
-        # The outer of two roots finds what the inner one holds.
+        # The search of an outer root covers the inner one.
         roots = [root for root in self._area.roots if _within(root, self._area.roots) is None]
         self._add_roots()
         for root in roots:
@@ -193,14 +195,14 @@ class _Search:
         )
 
     def _add_roots(self) -> None:
-        """A folder that the run was given, though a pattern means all of it."""
+        """Add roots that match a pattern themselves, although the run was given them."""
         for kind, patterns in (("blocked", self._blocked), ("protected", self._protected)):
             for root in self._area.roots:
                 if any(pattern.holds(root, self._ground) for pattern in patterns):
                     self._found[kind].setdefault(root)
 
     def _walk(self, root: str, blocked: _Group, protected: _Group, skip: frozenset[str] = frozenset()) -> None:
-        """Level by level, so that a limit cuts off what lies deepest."""
+        """Search breadth-first, so that a limit cuts off the deepest entries."""
         todo: deque[tuple[str, tuple[str, ...], bool]] = deque([(root, (), bool(protected))])
         while todo:
             folder, parts, guards = todo.popleft()
@@ -214,7 +216,7 @@ class _Search:
                 if entry.name == ".git":
                     if parts and guards:
                         self._nested(folder, entry, is_folder=is_folder)
-                    # What a git folder protects is the sandbox's own matter; its objects have no names to speak of.
+                    # The sandbox itself protects git folders; the names of the objects in them match nothing.
                 elif guards and protected.hits(entry.name, entry.path, self._ground):
                     self._add("protected", entry.path)
                     if not blocked.may_lie_below((*parts, entry.name)):
@@ -229,8 +231,8 @@ class _Search:
     def _entries(self, folder: str) -> list[ScannedName]:
         try:
             found = names(folder)
-        except OSError as error:  # what leadrope may not look into, its agent may not either
-            if error.errno == errno.ENAMETOOLONG:  # but it can go there step by step
+        except OSError as error:  # what leadrope cannot read, its agent cannot either
+            if error.errno == errno.ENAMETOOLONG:  # but the agent can go there step by step
                 self._problem = f"{folder[:80]}... lies too deep to be searched for blocked and protected paths"
             return []
         self._left -= len(found)
@@ -245,21 +247,21 @@ class _Search:
         elif entry.is_link:
             self._linked.append(folder)
         else:
-            self._add("protected", entry.path)  # says where its git folder is; or one of too many
+            self._add("protected", entry.path)  # it says where the git folder is, or it is one of too many
 
     def _add(self, kind: str, path: str) -> None:
         real = real_path(path)
-        # A link may lead to nothing; and a protected place that the agent cannot write anyway needs no guard.
+        # A link may be dangling, and a protected place that the agent cannot write anyway needs no guard.
         if os.path.lexists(real) and (kind == "blocked" or _within(real, self._area.roots) is not None):
             self._found[kind].setdefault(real)
 
     def _add_hard_links(self, roots: Sequence[str]) -> None:
-        """Another name of the same file, which no pattern matches."""
+        """Add other names of the same files, which no pattern matches."""
         for kind, paths in self._found.items():
             wanted: dict[tuple[int, int], int] = {}
             for path in paths:
                 for file in self._files_of(path):
-                    with contextlib.suppress(OSError):  # gone since
+                    with contextlib.suppress(OSError):  # it is gone
                         found = os.lstat(file)
                         if found.st_nlink > 1:
                             wanted[found.st_dev, found.st_ino] = found.st_nlink
@@ -268,7 +270,7 @@ class _Search:
                     self._add(kind, path)
 
     def _files_of(self, path: str) -> Iterator[str]:
-        """The file itself, or those of a folder."""
+        """Yield the file itself, or the files of a folder."""
         if not os.path.isdir(path):  # noqa: PTH112
             yield path
             return
@@ -285,12 +287,12 @@ def _names_of(files: dict[tuple[int, int], int], roots: Sequence[str]) -> Iterat
     for root in roots:
         for entry in below(root):
             if not entry.is_folder:
-                with contextlib.suppress(OSError):  # gone since
+                with contextlib.suppress(OSError):  # it is gone
                     found = os.lstat(entry.path)
                     if (found.st_dev, found.st_ino) in files:
                         yield entry.path
 
 
 def _within(path: str, folders: Iterable[str]) -> str | None:
-    """The folder that `path` lies below, if any."""
+    """Return the folder that contains `path`, if any."""
     return next((folder for folder in folders if path.startswith(folder.rstrip("/") + "/")), None)

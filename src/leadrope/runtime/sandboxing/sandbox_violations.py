@@ -1,8 +1,8 @@
-"""What the sandbox of a run kept from happening, read from what tools said; pure but for the question what exists.
+"""Detects what the sandbox of a run blocked, from the output of tools; pure except for checking what exists.
 
-A box has no voice: it answers with the errors of the system. A path that is not there inside and is there outside was
-hidden by it; a file system that is read-only outside of the workspace is its doing. Whatever is ambiguous (a file that
-exists nowhere, a refusal that would come without a sandbox too) is no event.
+The sandbox reports nothing itself: system calls fail. A path that is missing inside and exists outside was hidden by
+it; a file system that is read-only outside of the workspace is due to it. Ambiguous cases (a file that exists nowhere,
+a refusal that would occur without a sandbox too) are not reported.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Exists = Callable[[str], bool]
 Kind = Literal["write", "read", "signal", "network"]
 
 MOST_PER_CALL = 4
-"""A `find /` complains a thousand times; the first few say it."""
+"""A `find /` prints a thousand errors; the first few are enough."""
 _MOST_TARGETS = 500
 _MOST_CALLS = 1000
 _ENDS = 20_000
-"""Of a long output its beginning and its end are read: a complaint stands near one of them."""
+"""Of a long output only the beginning and the end are searched, where error messages usually are."""
 
 _EDITS = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
 _READS = {"Read": "file_path", "Glob": "path", "Grep": "path", "LS": "path"}
@@ -40,9 +40,9 @@ _WRITING = regex(
     re.IGNORECASE,
 )
 _GIT_SETTINGS = regex(r"could not write config file ([^:\n]+): Device or resource busy")
-"""Where git's settings have no private copy they are a mount, and nothing can be renamed over one."""
+"""Without a private copy, git's settings are a mount, and no file can be renamed over a mount."""
 _SHELL = regex(r"(?:\S*/)?(?:ba|da|z)?sh: ")
-"""Of a redirection the shell itself complains."""
+"""Errors about a redirection come from the shell itself."""
 _QUOTED = regex(r"""['"\u2018`]((?:/|\.\./|~/)[^'"\u2019`\n]*)['"\u2019`]""")
 _BARE = regex(r"""(?:^|[\s:=(])((?:/|\.\./|~/)[^\s:'"`,;)]*)""")
 _SIGNAL = regex(
@@ -62,7 +62,9 @@ _ADDRESS = regex(r"(?:https?://|ssh://|git@|/dev/tcp/)([\w.-]+)|\b(\d{1,3}(?:\.\
 
 
 class Watch:
-    """One per attempt: `requested` for every call, `completed` for every result; without a sandbox both do nothing."""
+    """Watches one attempt: `requested` for every call, `completed` for every result; without a sandbox neither does
+    anything.
+    """
 
     def __init__(self, sight: Sight | None, *, exists: Exists = os.path.lexists) -> None:
         self._sight = sight if sight is not None and sight.places else None
@@ -77,7 +79,7 @@ class Watch:
             self._calls[call.id] = call
 
     def completed(self, done: events.ToolCompleted) -> tuple[events.SandboxViolation, ...]:
-        """What the sandbox held of this call; each target once in a run."""
+        """Return what the sandbox blocked in this call; each target once per run."""
         if self._sight is None:
             return ()
         call = self._calls.pop(done.call_id, None)
@@ -94,7 +96,7 @@ class Watch:
 def look(
     call: ToolCall, done: events.ToolCompleted, sight: Sight, *, exists: Exists = os.path.lexists
 ) -> tuple[events.SandboxViolation, ...]:
-    """What the sandbox held of one call, at most a few; nothing for a result that has other reasons."""
+    """Return what the sandbox blocked in one call, a few at most; empty if the result has other causes."""
     found: dict[tuple[Kind, str], events.SandboxViolation] = {}
     for kind, target in _found(call, done, sight, exists):
         found.setdefault((kind, target), _event(kind, target, call.id))
@@ -104,7 +106,7 @@ def look(
 
 
 def refused_host(host: str, port: int, reason: str) -> events.SandboxViolation:
-    """The proxy's own word: it knows what it was asked for."""
+    """Return the violation for a host that the proxy rejected."""
     return events.SandboxViolation(
         kind="network", target=f"{host}:{port}", message=f"{host}:{port} was not reached: {reason}"
     )
@@ -135,7 +137,7 @@ def _found(call: ToolCall, done: events.ToolCompleted, sight: Sight, exists: Exi
 def _edited(path: str, done: events.ToolCompleted, sight: Sight) -> Iterator[tuple[Kind, str]]:
     seen = sight.of(path)
     if seen == "private" and not done.is_error:
-        yield "write", path  # done, and gone with the run: as good as not done
+        yield "write", path  # written, but lost with the run: as good as not written
     elif done.is_error and seen != "rw" and _ANY.search(done.text):
         yield "write", path
 
@@ -159,13 +161,13 @@ def _files(text: str, sight: Sight, exists: Exists) -> Iterator[tuple[Kind, str]
             elif seen in ("hidden", "private") and exists(path):
                 yield ("write" if _WRITING.search(line) else "read"), path
             elif seen in ("hidden", "private") and is_writing and exists(os.path.dirname(path)):  # noqa: PTH120
-                yield "write", path  # a new file in a folder that is not there inside
+                yield "write", path  # a new file in a folder that does not exist inside
 
 
 def _paths(line: str, sight: Sight) -> Iterator[str]:
     words = _QUOTED.findall(line) or _BARE.findall(line)
     if not words and _READ_ONLY.search(line):
-        # A name in the folder where the command stood: `touch: cannot touch 'x': Read-only file system`.
+        # A name relative to the command's folder: `touch: cannot touch 'x': Read-only file system`.
         words = re.findall(r"""['"\u2018`]([^'"\u2019`\n]+)['"\u2019`]""", line)[:1]
     for word in words:
         yield _whole(word, sight)

@@ -1,7 +1,7 @@
-"""The one way to start something in a sandbox: granted, built, started and settled, and nothing left untold.
+"""The only way to start something in a sandbox: grant, build, start, settle, and report.
 
-Agents, the commands of workflows and the MCP servers of steps all start here. Whoever uses it says what is started and
-what it reaches; what request and policy want, and what this machine can do, is decided here.
+Agents, workflow commands and the MCP servers of steps all start here. The caller says what is started and what it can
+reach; this module combines that with request, policy and the machine's abilities.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Notify = Callable[[events.Notice], None]
 
 
 class SandboxedProcess:
-    """One start: `grant`, then `build`, then `start`, and `settle` when the process has ended."""
+    """One start: `grant`, then `build`, then `start`, and `settle` once the process has ended."""
 
     def __init__(self, request: RunRequest, rules: EffectivePolicy, *, home: Path, notify: Notify) -> None:
-        """`home` is leadrope's own folder; `notify` gets what the user should know about the sandbox."""
+        """`home` is leadrope's own folder; `notify` receives notices about the sandbox."""
         self._request = request
         self._rules = rules
         self._home = home
@@ -40,7 +40,7 @@ class SandboxedProcess:
         self.built = sandboxing.Built()
 
     async def grant(self) -> sandboxing.SandboxRequest:
-        """What there will be here. Raises what keeps the process from being started at all."""
+        """Decide which sandbox the process gets; raises if it must not be started at all."""
         wished = sandboxing.wish(self._request, self._rules)
         self.granted, missing = await sandboxing.grant(wished, memory=self._home)
         if missing:
@@ -49,12 +49,12 @@ class SandboxedProcess:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Those that every layer allows, for a proxy; none where any host can be reached."""
+        """Return the hosts that every layer allows, for a proxy; empty if any host can be reached."""
         lists = self._rules.network_allowed_hosts if self.granted.model_only else ()
         return sandboxing.allowed_hosts(lists, self._rules.network_blocked_hosts)
 
     async def open_proxy(self, listen: Path, on_refused: Callable[[RefusedHost], None] | None = None) -> HostProxy:
-        """The way to `hosts`; whoever opens it closes it."""
+        """Open the proxy to `hosts`; the caller closes it."""
         from leadrope.runtime.broker.proxy import HostProxy  # noqa: PLC0415  # HTTP, for those who allow hosts
 
         def refused(host: RefusedHost) -> None:
@@ -65,7 +65,7 @@ class SandboxedProcess:
         return await HostProxy(self.hosts, listen=listen, on_refused=refused).__aenter__()
 
     def search(self, request: RunRequest, place: base.StartContext) -> sandboxing.Targets:
-        """Which paths are masked or guarded; `request` names the folders."""
+        """Find the paths to mask or protect; `request` names the folders."""
         found = sandboxing.search(self.granted, request, place, self._rules)
         self.protected = found.git.paths
         return found
@@ -78,7 +78,7 @@ class SandboxedProcess:
         sockets: sandboxing.Sockets,
         targets: sandboxing.Targets | None = None,
     ) -> sandboxing.Built:
-        """Everything that `launch` names exists by now; so do the sockets."""
+        """Build the sandbox. Everything that `launch` names must exist, and so must the sockets."""
         self._launch = launch
         self.built = sandboxing.build(self.granted, request, launch, place, self._rules, sockets, targets)
         for notice in self.built.notices:
@@ -86,7 +86,9 @@ class SandboxedProcess:
         return self.built
 
     async def start(self, *, tag: str, spool_dir: Path, **options: Any) -> processes.Child:
-        """`tag` marks everything that it starts, in the environment; the options are those of `child.start`."""
+        """Start the process. `tag` marks all its descendants, in the environment; the options are those of
+        `child.start`.
+        """
         if self._launch is None:
             raise AssertionError("started before it was built")
         return await processes.start(
@@ -99,7 +101,7 @@ class SandboxedProcess:
         )
 
     async def settle(self, approved: Collection[str] = ()) -> None:
-        """After its end: disarm and report what it left behind for the user's own programs to run.
+        """Disarm and report, after its end, what it left behind that the user's own programs would run.
 
         `approved` are the paths that calls were allowed to write.
         """

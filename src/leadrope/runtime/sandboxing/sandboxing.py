@@ -1,4 +1,4 @@
-"""Whether a run has a sandbox, which level, and what of the machine is inside; process/sandbox builds it."""
+"""Decides whether a run has a sandbox, at which level, and what it contains; process/sandbox builds it."""
 
 from __future__ import annotations
 
@@ -36,36 +36,37 @@ Level = Literal["workspace", "read-only"]
 PROXY_PORT = 8898
 MODEL_PORT = 8899
 MOST_TOLD = 12
-"""Paths in one notice."""
+"""Maximum paths in one notice."""
 
 
 class SandboxRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What request and policy together ask for."""
+    """What request and policy ask for together."""
 
     level: Level | None
     """None: no sandbox."""
     is_required: bool = False
-    """Without them nothing is started."""
+    """If no sandbox is possible, nothing is started."""
     is_asked: bool = False
-    """Somebody said so, be it only as a preference; the shipped policy is nobody."""
+    """Somebody asked for it, if only as a preference; the shipped policy does not count."""
     must_hold: bool = False
-    """Mode `sandboxed`: nothing is started unless the sandbox holds all that the policy blocks and protects."""
+    """Mode `sandboxed`: nothing is started unless the sandbox enforces everything that the policy blocks and protects.
+    """
     model_only: bool = False
     inner: Literal["", "whole", "weak"] = ""
-    """The agent is to build a sandbox of its own inside; `weak`: one without a /proc of its own."""
+    """The agent will build a sandbox of its own inside; `weak`: one without its own /proc."""
 
 
 class Sockets(msgspec.Struct, frozen=True, kw_only=True):
-    """The ways out of a run that reaches nothing else: sockets of ours outside of the box."""
+    """The only network access of a sandboxed run: our sockets outside of the sandbox."""
 
     model: Path | None = None
     proxy: Path | None = None
     token: str = ""
-    """By which the proxy knows the agent itself from its commands."""
+    """Identifies the agent itself to the proxy, as opposed to its commands."""
 
 
 class Targets(msgspec.Struct, frozen=True, kw_only=True):
-    """Which paths of this machine the policy and git's settings mean."""
+    """The paths of this machine that the policy and git's settings refer to."""
 
     area: policy_paths.Area
     found: policy_paths.PolicyPaths = policy_paths.PolicyPaths()
@@ -76,20 +77,20 @@ class Built(msgspec.Struct, frozen=True, kw_only=True):
     argv: tuple[str, ...] = ()
     env: dict[str, str] = {}
     level: str = ""
-    """Empty: there is no sandbox."""
+    """Empty if there is no sandbox."""
     holds: bool = False
-    """They are there, and everything that the policy blocks or protects is masked or read-only in them."""
+    """There is a sandbox, and everything that the policy blocks or protects is masked or read-only in it."""
     sight: Sight = Sight()
     targets: Targets | None = None
-    """What was protected when the agent started; what is protected when it has ended is compared with that."""
+    """What was protected at the start; compared with what is protected at the end."""
     gaps: tuple[str, ...] = ()
-    """Programs that git's settings name and that did not exist when the agent started."""
+    """Programs that git's settings name and that did not exist at the start."""
     notices: tuple[events.Notice, ...] = ()
-    """What the user should know about this sandbox, or about there being none."""
+    """What the user should know about this sandbox, or about its absence."""
 
 
 def wish(request: RunRequest, rules: EffectivePolicy) -> SandboxRequest:
-    """The stricter of both; a request that turns off a sandbox that is required is refused."""
+    """Combine request and policy, the stricter wins; a request that disables a required sandbox is rejected."""
     must_hold = _is_sandboxed_mode(request, rules)
     model_only = must_hold or "model-only" in (request.network, rules.network_reach)
     if request.sandbox == "off":
@@ -119,13 +120,13 @@ def _other_mode() -> str:
 
 
 def _is_sandboxed_mode(request: RunRequest, rules: EffectivePolicy) -> bool:
-    """The run's own mode, or a layer's where the run's own would allow more."""
+    """Whether the run's own mode is `sandboxed`, or a layer's, if the run's own would allow more."""
     mode = normal_mode(request.mode)
     return mode == "sandboxed" or (mode == "full" and "sandboxed" in rules.permission_mode)
 
 
 def _inner(request: RunRequest) -> Literal["", "whole", "weak"]:
-    """Root that becomes another user cannot give that user a fresh /proc: there only a weak one can be nested."""
+    """Root that becomes another user cannot give that user a new /proc, so only a weak sandbox can be nested."""
     told = request.agent_sandbox or {}
     if not told.get("enabled"):
         return ""
@@ -134,10 +135,10 @@ def _inner(request: RunRequest) -> Literal["", "whole", "weak"]:
 
 
 async def grant(wanted: SandboxRequest, *, memory: Path | None = None) -> tuple[SandboxRequest, str]:
-    """The wish as far as this machine can grant it, and what it cannot; a requirement that it cannot is an error.
+    """Return the request as far as this machine supports it, and what is missing; an unmet requirement is an error.
 
-    Not every machine lets the agent build a sandbox of its own inside. It is the one that the caller has named, so
-    a sandbox that is only preferred makes way for it. `memory` is where it is kept that sandboxes work here.
+    Not every machine lets the agent build its own sandbox inside. That one was requested explicitly, so a sandbox that
+    is only preferred yields to it. `memory` is the file that records that sandboxes work here.
     """
     if wanted.level is None:
         return wanted, ""
@@ -175,7 +176,7 @@ def _no_mode(reason: str, hint: str | None = None) -> errors.SandboxUnavailable:
 
 
 def no_sandbox(wanted: SandboxRequest, missing: str) -> events.Notice:
-    """Told at every run: as a warning to those who asked for a sandbox of either kind, else in passing."""
+    """Return the notice that is given at every run: a warning if a sandbox was asked for, otherwise information."""
     return events.Notice(
         level="warning" if wanted.is_asked or missing == MAKES_WAY else "info",
         code="no_sandbox",
@@ -184,13 +185,13 @@ def no_sandbox(wanted: SandboxRequest, missing: str) -> events.Notice:
 
 
 def search(granted: SandboxRequest, request: RunRequest, place: base.StartContext, rules: EffectivePolicy) -> Targets:
-    """Which paths are to be masked or guarded. Reads only; takes 5 ms, and 2.5 more for each 1,000 files."""
+    """Find the paths to mask or protect. Reads only; takes 5 ms, plus 2.5 ms per 1,000 files."""
     roots = tuple(real_path(folder) for folder in (request.cwd or ".", *extra_dirs.paths(request.extra_dirs)))
     user_home = real_path(home.user_home(place.environ))
     area = policy_paths.Area(roots=roots, home=user_home, blocked=rules.blocked_paths, protected=rules.protected_paths)
     found = policy_paths.PolicyPaths()
     if own := next((root for root in roots if root in BASE), None):
-        # No sandbox can be built around it, and looking through all of /tmp would take minutes.
+        # No sandbox can be built around it, and searching all of /tmp would take minutes.
         found = policy_paths.PolicyPaths(problem=f"a sandbox has its own {own}")
     elif granted.level is not None:
         found = policy_paths.find(area)
@@ -206,7 +207,7 @@ def build(
     doors: Sockets,
     targets: Targets | None = None,
 ) -> Built:
-    """Everything that `launch` names exists by now; so do the sockets."""
+    """Build the sandbox. Everything that `launch` names must exist, and so must the sockets."""
     if granted.level is None:
         _refuse_root(launch.cwd)
         return Built()
@@ -218,7 +219,7 @@ def build(
         box = availability.prepare(spec)
         lacks = _lacks(granted, targets, box.unmasked)
     except (errors.BadValue, errors.BadDirectory, errors.SandboxUnavailable) as error:
-        # A folder that cannot be sandboxed (/tmp itself, say) must not stop a run that would do without them.
+        # A folder that cannot be sandboxed (such as /tmp itself) must not stop a run that works without a sandbox.
         if granted.must_hold:
             raise _no_mode(error.message, error.hint) from None
         if granted.is_required:
@@ -226,10 +227,10 @@ def build(
         _refuse_root(launch.cwd)
         return Built(notices=(no_sandbox(granted, error.message),))
     except OSError as error:
-        # Never without a sandbox for this: an agent could bring it about, by taking away the right to read a folder.
+        # Never fall back to no sandbox here: an agent could cause that by removing read permission from a folder.
         raise errors.BadDirectory(
             f"no sandbox can be built around {launch.cwd}: {error.filename or 'a folder'}: {error.strerror or error}",
-            hint="Look at the permissions of the workspace and of its extra folders.",
+            hint="Check the permissions of the workspace and of its extra folders.",
         ) from None
     told = tuple(
         events.Notice(
@@ -255,7 +256,7 @@ def build(
 
 
 def _lacks(granted: SandboxRequest, targets: Targets, unmasked: tuple[str, ...]) -> str:
-    """What this sandbox cannot hold; where that was required it is an error."""
+    """Return what this sandbox cannot enforce; if that was required, raise an error."""
     lacks = targets.found.problem or targets.git.problem
     if unmasked:
         lacks = f"{unmasked[0]} is a blocked program and the system's shell too"
@@ -263,13 +264,13 @@ def _lacks(granted: SandboxRequest, targets: Targets, unmasked: tuple[str, ...])
     if lacks and (granted.must_hold or (granted.is_required and is_blocked)):
         raise errors.SandboxUnavailable(
             f"the sandbox cannot mask what the policy blocks or protects: {lacks}",
-            hint="Name such paths without wildcards and from the workspace on, or work in a smaller folder.",
+            hint="Write such paths without wildcards and relative to the workspace, or work in a smaller folder.",
         )
     return lacks
 
 
 async def settled(built: Built, approved: Collection[str] = ()) -> list[events.Notice]:
-    """After the agent's end: what it left for the user's own programs to run, as far as it may stay.
+    """Check, after the agent's end, what it left for the user's own programs to run, and remove what must not stay.
 
     `approved` are the paths that calls were allowed to write.
     """
@@ -280,7 +281,7 @@ async def settled(built: Built, approved: Collection[str] = ()) -> list[events.N
 
 
 def _made(built: Built, approved: Collection[str]) -> Iterator[events.Notice]:
-    """Protected paths that were missing at the start cannot be made read-only; a program may have made them."""
+    """Report protected paths that were missing at the start, could not be made read-only, and now exist."""
     if built.targets is None or built.level != "workspace":
         return
     area = msgspec.structs.replace(built.targets.area, blocked=())
@@ -339,12 +340,12 @@ def _spec(
     if doors.proxy:
         sockets.append(Socket(outside=str(doors.proxy), inside=PROXY_SOCKET))
         forwards.append(Forward(port=PROXY_PORT, socket=PROXY_SOCKET))
-    # An agent that is told no home would take the user's from the system's list of users.
+    # Without HOME an agent would use the user's home from the password file.
     user_home = Path(launch.env.get("HOME") or home.user_home(place.environ))
     servers = connections.fill(request.connections, place.environ).servers.values()
-    # An agent that is a script of an interpreter. No other word of its argv: they hold texts of the repository.
+    # For an agent that is an interpreter's script. No other argument: those contain texts of the repository.
     script = [word for word in launch.argv[1:4] if Path(word).is_absolute() and Path(word).is_file()][:1]
-    # The agent notices changes of the settings that it has read, and starts what stands there then.
+    # The agent notices changes of settings files that it has read, and starts what they contain then.
     given_to = (place.home, launch.cwd, request.extra_dirs, home.user_home(place.environ))
     kept = [path for found in trust.of_run(*given_to) for path in found.kept()] if place.is_trusted else []
     added = extra_dirs.read_only(request.extra_dirs)
@@ -381,14 +382,14 @@ def _spec(
 
 
 def _addresses(doors: Sockets, launch: base.Launch) -> dict[str, str]:
-    """Where the agent and its commands find the doors."""
+    """Return the addresses of the sockets for the agent and its commands."""
     env: dict[str, str] = {}
     if doors.model:
         env |= {"ANTHROPIC_UNIX_SOCKET": MODEL_SOCKET, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{MODEL_PORT}"}
     if doors.proxy:
         from leadrope.runtime.broker.proxy import USER  # noqa: PLC0415  # a run without a network of its own needs it
 
-        # Only where commands cannot look it up: they are started without it.
+        # Only if commands cannot see it: they are started without it.
         known = f"{USER}:{doors.token}@" if doors.token and launch.commands_apart else ""
         address = f"http://{known}127.0.0.1:{PROXY_PORT}"
         env |= {"HTTP_PROXY": address, "HTTPS_PROXY": address, "http_proxy": address, "https_proxy": address}
@@ -396,13 +397,15 @@ def _addresses(doors: Sockets, launch: base.Launch) -> dict[str, str]:
 
 
 def _is_anothers(workspace: str) -> bool:
-    """Root is to work in a folder of another user."""
+    """Return whether root would work in a folder of another user."""
     return hasattr(os, "geteuid") and os.geteuid() == 0 and Path(workspace).stat().st_uid != 0
 
 
 def _refuse_root(workspace: str) -> None:
-    """In a sandbox root becomes the owner of the workspace. Without one nothing here can, and what an agent of root
-    leaves in another's folder that other one will run.
+    """Refuse to run as root in another user's folder without a sandbox.
+
+    In a sandbox root becomes the owner of the workspace. Without one that is not possible, and the other user would
+    later run what root's agent leaves there.
     """
     if _is_anothers(workspace):
         owner = Path(workspace).stat().st_uid
@@ -414,20 +417,22 @@ def _refuse_root(workspace: str) -> None:
 
 
 def _own_folders(place: base.StartContext) -> tuple[str, ...]:
-    """Leadrope's database, keys and settings are not there for the agent; nor is a login that it does not use."""
+    """Hide leadrope's database, keys and settings from the agent, and any login that it does not use."""
     folders = [str(place.home)]
     config = Path(place.config.source)
     if config.is_absolute() and config.is_file():
-        # A folder of ours as a whole; one where the user has put the file is his, and may be the workspace itself.
+        # Our own folder is hidden as a whole; if the user moved the file, its folder is his and may be the workspace
+        # itself.
         own = config.parent if config.parent.name == "leadrope" else config
         folders.append(real_path(own))
-    logins = filter(None, map(place.environ.get, LOGIN_VARIABLES))  # where such a login is used, it is put back
+    logins = filter(None, map(place.environ.get, LOGIN_VARIABLES))  # if such a login is used, it is added back
     return (*folders, *(real_path(login) for login in logins if Path(login).is_dir()))
 
 
 def allowed_hosts(lists: tuple[tuple[str, ...], ...], blocked: Iterable[str] = ()) -> tuple[str, ...]:
-    """What every layer's list admits and none blocks, as the proxy writes it: for every port. The same hosts that the
-    gate lets WebFetch reach.
+    """Return the hosts that every layer allows and none blocks, in the proxy's format, for every port.
+
+    They are the same hosts that the gate lets WebFetch reach.
     """
     entries = dict.fromkeys(entry for entries in lists for entry in entries)
     common = [entry for entry in entries if all(any(_covers(wide, entry) for wide in other) for other in lists)]

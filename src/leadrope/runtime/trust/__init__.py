@@ -1,1 +1,1 @@
-"""What a repository would run by itself, and whether the user trusts exactly that."""
+"""Detects what a repository would run by itself, and whether the user trusts exactly that."""

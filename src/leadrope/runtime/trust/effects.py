@@ -1,6 +1,6 @@
-"""What a repository's files would do once they are trusted: hooks and servers with their commands, and permissions.
+"""Describes what a repository's files would do once trusted: hooks and servers with their commands, and permissions.
 
-Reads the very bytes whose hashes a person is asked about, and runs nothing.
+Reads exactly the bytes whose hashes the user confirms, and runs nothing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from leadrope.runtime.trust.trust import Trust
 
 _MOST_BYTES = 1024 * 1024
 MOST_LINES = 40
-"""Of one file; the rest is counted."""
+"""Maximum lines per file; the rest is counted."""
 _COMMANDS = ("apiKeyHelper", "awsAuthRefresh", "awsCredentialExport", "otelHeadersHelper", "gcpAuthRefresh")
-"""Settings that are commands."""
+"""Settings whose values are commands."""
 _SHOWN = ("hooks", "permissions", "env", "statusLine", "fileSuggestion", *_COMMANDS)
 
 
 def effects(found: Trust) -> dict[str, list[str]]:
-    """By file, a line for each thing that it would do."""
+    """Return, by file, one line for each effect."""
     told: dict[str, list[str]] = {}
     for name, known in found.files.items():
         lines = list(_of_file(Path(found.folder), name, known))
@@ -53,7 +53,7 @@ def _of_file(folder: Path, name: str, known: str) -> Iterator[str]:
         yield f"cannot be read: {error}"
         return
     if len(content) < _MOST_BYTES and not known.endswith(hashlib.sha256(content).hexdigest()):
-        yield "changed while it was read: look again"
+        yield "changed while it was being read: review it again"
         return
     if is_text:
         yield from _of_text(path, content)

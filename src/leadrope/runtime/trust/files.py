@@ -1,7 +1,7 @@
-"""Which files of a repository could start something, and their hashes; knows nobody's yes, and starts nothing.
+"""Finds and hashes the files of a repository that could start something. Starts nothing itself.
 
-What the agent reads by itself (`.claude` here and in the folders above, `.mcp.json`, leadrope.toml), and what the
-commands in there name. What a named script calls in its turn is not followed.
+These are the files that the agent reads by itself (`.claude` here and in parent folders, `.mcp.json`, leadrope.toml),
+and files that commands in them name. Files called by a named script are not followed.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import msgspec
 from leadrope import errors
 from leadrope.confined import is_text, names, open_named, real_path
 
-# A repository with more than this is not read to its end at every start; then nobody can say what changed in it.
+# A repository with more files than this is not read completely at every start, so changes could go unnoticed.
 MOST_FILES = 2000
 MOST_BYTES = 16 * 1024 * 1024
 
-# Whole checkouts that the agent makes for its subagents; nothing is read from them on behalf of this folder.
+# Whole checkouts that the agent creates for its subagents; nothing in them is read on behalf of this folder.
 _NOT_READ = "worktrees"
 _MOST_FOLDERS = 20
 _DEEPEST = 64
 _MOST_TEXT = 256 * 1024
 
 PROJECT = "leadrope.toml"
-"""Counts in every run, because it can only tighten. A change of it is a change of the repository all the same."""
+"""Applies to every run, because it can only tighten. A change of it is still a change of the repository."""
 
 RUNNERS = {
     "make": ("GNUmakefile", "makefile", "Makefile"),
@@ -38,28 +38,30 @@ RUNNERS = {
     "just": ("justfile", "Justfile", ".justfile"),
     "task": ("Taskfile.yml", "Taskfile.yaml"),
 }
-"""Programs that find what they run in a file which their command does not name."""
+"""Programs that find what they run in a file that their command does not name."""
 _ENTRIES = ("index.js", "index.mjs", "index.cjs", "__main__.py", "package.json")
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str] = {}
-    """By the path from the folder -> hash of the content, and where a link leads."""
+    """Relative path -> hash of the content and of the link target, if it is a link."""
     folders: tuple[str, ...] = ()
-    """Real folders whose whole content counts."""
+    """Real folders whose entire content is included."""
     problem: str = ""
-    """Why no yes can be given to this; empty if one can."""
+    """Why these files cannot be trusted; empty if they can."""
 
 
 def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) -> Collected:
-    """`user_home` has a `.claude` too, the user's own and no repository's. Without `above` this folder alone."""
+    """Collect the files. `user_home` has the user's own `.claude`, which is excluded. Without `above`, only this
+    folder.
+    """
     folder = Path(real_path(folder))
     found = [path for name in (".mcp.json", PROJECT) if os.path.lexists(path := folder / name)]
     folders: list[str] = []
     problem = ""
     for place in places(folder, user_home) if above else filter(os.path.lexists, [folder / ".claude"]):
         if place.is_symlink():
-            # The agent could exchange the link while it works, and with it everything that was looked at.
+            # The agent could change the link while it works, and with it everything that was checked.
             problem = f"{os.path.relpath(place, folder)} is a link"
         for path in _below(place, folders):
             found.append(path)
@@ -85,7 +87,7 @@ def collect(folder: Path, user_home: Path | None = None, *, above: bool = True) 
 
 
 def places(folder: Path, user_home: Path | None) -> Iterator[Path]:
-    """The agent takes subagents, commands and skills from the folders above too, up to the root of the repository."""
+    """Yield the folders that the agent reads subagents, commands and skills from: up to the root of the repository."""
     theirs = Path(real_path(user_home)) if user_home is not None else None
     for parent in (folder, *folder.parents):
         if parent == theirs and parent != folder:
@@ -97,7 +99,7 @@ def places(folder: Path, user_home: Path | None) -> Iterator[Path]:
 
 
 def _below(place: Path, folders: list[str]) -> Iterator[Path]:
-    """Every file, also behind links to folders; each real folder once, and told in `folders`."""
+    """Yield every file, also through links to folders; each real folder once, and add it to `folders`."""
     todo = [place]
     while todo:
         here = todo.pop()
@@ -107,7 +109,7 @@ def _below(place: Path, folders: list[str]) -> Iterator[Path]:
         elif real not in folders:
             folders.append(real)
             try:
-                # One more than is accepted says as much as all of them.
+                # One more than the limit is enough to reject it.
                 found = sorted(entry.name for entry in names(real, most=MOST_FILES + 2))
             except OSError:
                 yield here
@@ -119,11 +121,12 @@ def _is_deep(path: Path, place: Path) -> bool:
     return len(path.parts) - len(place.parts) > _DEEPEST
 
 
-# -- what commands name -----------------------------------------------------------------------------------------------
+# -- files named by commands
+# --------------------------------------------------------------------------------------------
 
 
 def _named(folder: Path, source: Path) -> Iterator[Path]:
-    """A hook is a command; the script that it names is what runs, so a change of the script counts."""
+    """Yield the scripts that a hook's command names: they are what runs, so a change of them counts."""
     for text in _texts(source):
         words = _words(text)
         inner = [path for word in words if (path := _inside(folder, folder / word.lstrip("/"))) and path.is_dir()]
@@ -145,8 +148,8 @@ def _files(folder: Path, path: Path) -> Iterator[Path]:
 
 
 def _inside(folder: Path, path: Path) -> Path | None:
-    """What is no part of the repository is the user's own."""
-    if not os.path.lexists(path):  # most words are no files; to resolve each of them would take long
+    """Return the path if it is part of the repository; anything outside is the user's own."""
+    if not os.path.lexists(path):  # most words are not files, and resolving each would be slow
         return None
     real = Path(real_path(path))
     return real if real != folder and real.is_relative_to(folder) else None
@@ -160,13 +163,13 @@ def _words(text: str) -> list[str]:
         reader = shlex.shlex(text, posix=True, punctuation_chars=True)
         reader.whitespace_split = True
         found += list(reader)
-    except ValueError:  # a quote without its fellow
+    except ValueError:  # an unclosed quote
         pass
     return [word for word in dict.fromkeys(found) if 0 < len(word) < 1024 and "\0" not in word]
 
 
 def _texts(source: Path) -> list[str]:
-    """The texts among which commands are: all of JSON but its rules, and what the head of a subagent says."""
+    """Return the texts that may contain commands: all of JSON except its rules, and the front matter of subagents."""
     if source.suffix not in (".json", ".md"):
         return []
     try:

@@ -1,4 +1,4 @@
-"""What the user trusts, kept in a file of LEADROPE_HOME by name. A file that cannot be read is no trust."""
+"""Stores what the user trusts in a file of LEADROPE_HOME. A file that cannot be read means no trust."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class TrustRecords(Generic[R]):
-    """`name` is that of the file, `type_` the type of its records."""
+    """`name` is the name of the file, `type_` the type of its records."""
 
     def __init__(self, name: str, type_: type[R]) -> None:
         self._name = name
@@ -30,7 +30,7 @@ class TrustRecords(Generic[R]):
         self._write(leadrope_home, {**self._read(leadrope_home), key: record})
 
     def remove(self, leadrope_home: Path, key: str) -> bool:
-        """Whether there was one."""
+        """Remove a record; returns whether there was one."""
         records = self._read(leadrope_home)
         if records.pop(key, None) is None:
             return False

@@ -1,7 +1,7 @@
-"""What a repository would like to run on this machine, and whether the user has said yes to exactly that.
+"""Whether the user trusts what a repository would run on this machine.
 
-A repository's settings, hooks, servers and agents are ignored until they are trusted; the yes holds for the files as
-they were then. Any change asks again.
+A repository's settings, hooks, servers and agents are ignored until they are trusted. Trust covers the files as they
+were when it was given; any change requires it anew.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Trust(msgspec.Struct, frozen=True, kw_only=True):
     files: dict[str, str] = {}
     """Path inside the repository -> hash of its content."""
     changed: tuple[str, ...] = ()
-    """What is new, gone or different since the yes."""
+    """Files added, removed or changed since trust was given."""
     folders: tuple[str, ...] = ()
-    """Real folders all of whose files are among them."""
+    """Real folders all of whose files are included."""
     problem: str = ""
-    """Why no yes can be given to these files; empty if one can."""
+    """Why these files cannot be trusted; empty if they can."""
 
     def kept(self) -> tuple[str, ...]:
-        """The real paths that must stay as they are while the yes counts: the agent reads them again as it works."""
+        """The real paths that must not change while trust applies: the agent reads them again as it works."""
         real = {*self.folders, *(real_path(Path(self.folder, name)) for name in self.files)}
         inner = {path for path in real for folder in self.folders if path.startswith(f"{folder}/")}
         return tuple(sorted(real - inner))
@@ -50,9 +50,9 @@ _RECORDS = TrustRecords(FILE, _Record)
 
 
 def look(leadrope_home: Path, folder: str, user_home: Path | None = None, *, above: bool = True) -> Trust:
-    """How things stand for this folder now. The `.claude` of `user_home` is the user's own.
+    """Return the current trust of this folder. The `.claude` of `user_home` is the user's own and excluded.
 
-    Without `above` the folders above it are left out, of what is there as of what the yes was given to.
+    Without `above`, parent folders are ignored, both in the current files and in the trusted ones.
     """
     found = collect(Path(folder), user_home, above=above)
     if not found.files.keys() - {PROJECT}:
@@ -73,13 +73,15 @@ def look(leadrope_home: Path, folder: str, user_home: Path | None = None, *, abo
 
 
 def of_run(leadrope_home: Path, cwd: str, added: Sequence[str], user_home: Path) -> tuple[Trust, ...]:
-    """For the working directory, and for the other folders of a run: the agent reads subagents and skills there too."""
+    """Return the trust of the working directory and of a run's other folders, where the agent reads subagents and
+    skills too.
+    """
     others = (look(leadrope_home, folder, user_home, above=False) for folder in extra_dirs.paths(added))
     return (look(leadrope_home, cwd, user_home), *others)
 
 
 def remember(leadrope_home: Path, trust: Trust) -> None:
-    """The user's yes to these files as they are in `trust`, not as they may have become meanwhile."""
+    """Store the user's trust in these files as they are in `trust`, not as they may have become since."""
     if trust.problem:
         raise errors.BadDirectory(
             f"{trust.folder} cannot be trusted: {trust.problem}",

@@ -1,1 +1,1 @@
-"""One execution at work: which step is next, each unit carried out, its outcome kept once."""
+"""Runs one execution: picks the next steps, runs each unit, and records every outcome exactly once."""

@@ -1,4 +1,4 @@
-"""What the items of a batch gave, as the outputs of their step. Pure."""
+"""Builds the outputs of a batch step from the results of its items. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_RUN = {"kind": "not_run", "message": "it was not run, because another item 
 
 
 def outputs(items: Sequence[Any], units: Iterable[UnitOutcome], dialect: model.Dialect = "flow") -> dict[str, Any]:
-    """All outputs of a batch; `results` has one entry per item, in their order."""
+    """Return all outputs of a batch; `results` has one entry per item, in order."""
     failed = sorted((one for one in units if one.status == "failed"), key=lambda one: one.item or 0)
     wrong = [
         {"index": one.item, "item": items[one.item], **_error(one, dialect)} for one in failed if one.item is not None
@@ -38,9 +38,9 @@ def results(
     items: Sequence[Any] | None = None,
     dialect: model.Dialect = "flow",
 ) -> list[dict[str, Any]]:
-    """Each item with what it gave. One that failed or never ran has an `error`; in pflow's files it is left out.
+    """Return each item with its outputs. One that failed or never ran has an `error`; pflow's files omit it.
 
-    `items` is None where they are not known any more; the results then lack their `item`.
+    `items` is None if they are no longer known; the results then have no `item`.
     """
     by_item = {one.item: one for one in units}
     found: list[dict[str, Any]] = []
@@ -57,7 +57,7 @@ def results(
 
 
 def items_again(step: model.Step, scope: Mapping[str, Any], count: int) -> list[Any] | None:
-    """The items of a batch that is done, out of the values that they came from; None where these are gone."""
+    """Recompute the items of a finished batch from the values they came from; None if these are gone."""
     if step.batch is None:
         return None
     try:

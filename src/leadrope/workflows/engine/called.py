@@ -1,4 +1,4 @@
-"""The workflows that a workflow calls, as texts that are kept with its execution: a changed file changes nothing."""
+"""The texts of called workflows, stored with the execution so that edits to the files do not affect it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from leadrope.workflows.library import Loaded
 
 class CalledTexts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     files: dict[str, str] = {}
-    """Path -> text."""
+    """Path -> text of the file."""
     calls: dict[str, dict[str, str]] = {}
-    """The folder of the caller -> the name as it is written there -> path."""
+    """Folder of the caller -> name as written there -> path."""
 
     def find(self, name: str, folder: Path) -> Loaded | None:
-        """As it was when the execution began; None for a name that was not known then, because a template gave it."""
+        """Return the workflow as it was when the execution began; None if its name was unknown then (it came from a
+        template).
+        """
         path = self.calls.get(str(folder), {}).get(name)
         if path is None:
             return None
@@ -27,7 +29,9 @@ class CalledTexts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def gather(workflow: model.Workflow, folder: Path, leadrope_home: Path) -> CalledTexts:
-    """All that can be come to by names that stand in the files. What cannot be read is told where it is called."""
+    """Collect every workflow that is reachable by literal names. Files that cannot be read are reported by the step
+    that calls them.
+    """
     files: dict[str, str] = {}
     calls: dict[str, dict[str, str]] = {}
     todo = [(workflow, folder)]

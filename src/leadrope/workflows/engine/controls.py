@@ -1,4 +1,4 @@
-"""An execution as controls reach it: stop, pause and continue, whoever asks for it."""
+"""Stop, pause and continue for a running execution, whoever requests them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leadrope.workflows.engine.execution_context import ExecutionContext
 
 
 class ControlledExecution:
-    """The outermost one; those inside it follow by the gate that they share."""
+    """The outermost execution; nested ones follow through the gate that they share."""
 
     def __init__(
         self,
@@ -20,7 +20,7 @@ class ControlledExecution:
         stop: Callable[[str], None],
         family: Callable[[], Iterable[str]],
     ) -> None:
-        """`family`: the ids of it and of those inside it that run."""
+        """`family` returns the ids of this execution and of the running executions inside it."""
         self.id = info.id
         self._host = host
         self._info = info
@@ -31,7 +31,7 @@ class ControlledExecution:
         self._stop(reason)
 
     async def pause(self, by: str) -> None:
-        """No unit starts any more; agents that run are held, and commands that run are finished."""
+        """Start no further unit; running agents are paused, and running commands are finished."""
         if self._host.gate.is_closed:
             return
         self._host.gate.pause()

@@ -1,7 +1,7 @@
-"""One execution of a workflow: starts what is ready, keeps each outcome once, and tells honestly what it came to.
+"""The engine: starts the steps that are ready, records each outcome once, and reports the result.
 
-What may start is plan's to say, how one unit is done is unit's; what was done stands in the journal before anything
-that rests on it begins. So an execution that dies goes on from its journal, and no step that is in it runs again.
+`plan` decides what may start and `step_attempt` runs one unit. An outcome is written to the journal before anything
+that depends on it starts, so an execution that dies is resumed from its journal without repeating a step.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ class Execution:
         is_queued: bool = False,
         redacted: Iterable[str] = (),
     ) -> None:
-        """`known` is the journal so far; `folder` is where the workflow's file lies, for workflows that it names.
+        """`known` is the journal so far; `folder` is the folder of the workflow's file, against which called workflows
+        are found.
 
-        `only`: no other step is started. `carried` are steps that another execution has done, and paid for. `spends`
-        is told what it has cost, whenever that grows. `asking` is entered while a person is asked. `limits` are those
-        of what it is a part of. `is_queued`: ended from outside, it goes back into the queue. `redacted` are names
-        whose values lost a secret.
+        `only` restricts the execution to these steps. `carried` are steps that another execution has done and paid for.
+        `spends` is called with the cost whenever it grows. `asking` is entered while a person is being asked. `limits`
+        are those of the enclosing execution. `is_queued`: if cancelled, the execution goes back into the queue.
+        `redacted` names steps whose values lost a secret.
         """
         self.id = info.id
         self.info = info
@@ -103,7 +104,7 @@ class Execution:
         self._is_queued = is_queued
         self._values: dict[str, dict[str, Any]] = {}
         self._redacted = set(redacted)
-        """Steps whose outputs lost a secret on their way into the journal, and come from there."""
+        """Steps whose outputs were redacted in the journal and are read from there."""
         self._ledger = Ledger(carried)
         self._tasks: dict[str, asyncio.Task[Outcome | None]] = {}
         self._units: dict[Key, asyncio.Task[Any]] = {}
@@ -116,13 +117,13 @@ class Execution:
         self._children: set[Execution] = set()
         self._teller = Teller(workflow, info, host.tell, host.cut, self._live_of)
 
-    # -- its life -----------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------------------
 
     async def run(self) -> ExecutionResult:
-        """To its end, or until a person is needed who is not there. A stop is an end too.
+        """Run until the end, a stop, or until an absent person's answer is needed.
 
-        A store that is full or locked is waited for, and is nothing that a step came to: when nobody waits any more,
-        its error is raised, and the execution can be continued.
+        A full or locked store is waited for and never counts as a step's failure. If the waiting is cancelled, the
+        store's error is raised and the execution can be resumed.
         """
         if self.info.parent is not None:
             return await self._run()
@@ -134,13 +135,13 @@ class Execution:
         executions, log = self.host.service.executions, self.host.log
         await self._tell_start()
         if log is not None and self.info.parent is None:
-            await log.flush()  # whoever watches sees at once what it is
+            await log.flush()  # so that watchers see the state at once
         progress = PlanProgress(self._links, self._replayed())
         try:
             with self.limits.running(), self._reached():
                 await self._drive(progress)
         except asyncio.CancelledError:
-            # Ended from outside, by the step that it is the work of as a rule: whoever resumes that claims this too.
+            # Cancelled, usually by the step that it runs for: whoever resumes that step claims this execution too.
             await self._cancel()
             if self._is_queued:
                 note = f"{OWNER_ENDED}; it continues"
@@ -179,7 +180,7 @@ class Execution:
         self._teller.started(self.host.told, self.info.owner or "", done)
 
     def stop(self, reason: str = "stopped by a person") -> None:
-        """Ends every step, with the grace that each kind gives; `run` then returns."""
+        """End every step, with the grace period of its kind; `run` then returns."""
         if self._stop_reason is None:
             self._stop_reason = reason
             for child in self._children:
@@ -188,13 +189,13 @@ class Execution:
                 task.cancel()
 
     def _reached(self) -> contextlib.AbstractContextManager[None]:
-        """Controls of other processes reach the outermost execution."""
+        """Register for controls from other processes; they reach the outermost execution."""
         if self.info.parent is not None:
             return contextlib.nullcontext()
         return self.host.service.controls.reaching(ControlledExecution(self.host, self.info, self.stop, self.family))
 
     def family(self) -> list[str]:
-        """Its id, and those of the executions inside it that run."""
+        """Return its id and the ids of the running executions inside it."""
         return [self.id, *(execution_id for child in self._children for execution_id in child.family())]
 
     async def _drive(self, progress: PlanProgress) -> None:
@@ -242,12 +243,12 @@ class Execution:
             await asyncio.wait(tasks)
         self._tasks.clear()
 
-    # -- what is known ------------------------------------------------------------------------------------------------
+    # -- known outcomes ------------------------------------------------------------------------------------------------
 
     def _replayed(self) -> dict[str, Outcome]:
-        """The steps that the journal has whole."""
+        """Return the steps that the journal has completely."""
         found: dict[str, Outcome] = {}
-        for one in self._known.values():  # also of steps that are not done: their items count in the budget
+        for one in self._known.values():  # includes steps that are not done: their items count in the budget
             self._ledger.spent(one)
         for name, whole in journal_mapping.wholes(self._workflow, self._known.values()).items():
             step = self._steps[name]
@@ -262,7 +263,7 @@ class Execution:
         return found
 
     def _refill(self, step: model.Step) -> None:
-        """The results of a batch out of the journal, with their items, which come from values that it has too."""
+        """Rebuild a batch's results from the journal; the items come from values that are in it as well."""
         outputs = self._values.get(step.id)
         if step.batch is None or step.loop is not None or outputs is None or "count" not in outputs:
             return
@@ -288,7 +289,7 @@ class Execution:
     # -- one step -----------------------------------------------------------------------------------------------------
 
     async def _step(self, step: model.Step) -> Outcome | None:
-        """Its outcome, or None where it waits for a person."""
+        """Return the step's outcome, or None if it waits for a person."""
         await self.host.gate.passed()
         began = time.time()
         try:
@@ -317,7 +318,9 @@ class Execution:
         return failed, {}, [failed]
 
     def _scope(self, step: str | None = None, plan: Plan | None = None) -> dict[str, Any]:
-        """What templates know; of the outputs of a failed step, only those steps that its failure leads to."""
+        """Return the names for templates; outputs of a failed step are visible only to the steps that its failure leads
+        to.
+        """
         scope: dict[str, Any] = {
             name: templates.Absent(self._why_absent(name, plan))
             for name in self._steps
@@ -342,7 +345,7 @@ class Execution:
         self._teller.step_started(step, count, done)
 
     async def one(self, step: model.Step, key: Key, scope: Mapping[str, Any]) -> UnitOutcome:
-        """One item or one turn of a step that repeats."""
+        """Run one item, or one turn, of a step that repeats."""
         outcome = await self._unit(step, key, scope)
         self._teller.counted(outcome)
         return outcome
@@ -376,7 +379,7 @@ class Execution:
         return StepDone(outputs=found.outputs["outputs"], branch=found.outputs["branch"], is_cached=True)
 
     async def _guarded(self, key: Key, work: Any) -> step_attempt.UnitResult:
-        """The unit, which the workflow's budget and its max_seconds may end."""
+        """Run the unit under the workflow's budget and max_seconds, either of which may end it."""
         if self._budget_usd is None and self.limits.seconds is None:
             try:
                 unguarded: step_attempt.UnitResult = await work
@@ -415,14 +418,14 @@ class Execution:
         self.limits.begin_turn()
 
     async def pause(self, step: model.Step, turn: int, seconds: float) -> None:
-        """Before a turn of a loop, in small parts: time that is used up ends it too."""
+        """Wait before a turn of a loop, in short intervals, so that the time limit can end the pause too."""
         end = time.monotonic() + seconds
         while (left := end - time.monotonic()) > 0 and not self.limits.is_over:
             self.acts(Key(step.id, turn), f"next turn in {left:.0f} s", 0.0)
             await asyncio.sleep(min(left, PAUSE_LOOK_S))
 
     async def record(self, outcome: UnitOutcome) -> None:
-        """Its outcome and its event, in one transaction; of a small item of a batch, soon, together with others."""
+        """Record an outcome and its event in one transaction; small batch items are written later, in groups."""
         told = functools.partial(self._told, self._steps[outcome.step], outcome)
         settled = await self.host.service.executions.settled(self.info, outcome, self.host.redactor, told=told)
         if journal_chunks.is_small(outcome):
@@ -439,7 +442,7 @@ class Execution:
         await self.host.service.executions.settle_all(settled, log=self.host.log)
 
     async def recorded(self) -> None:
-        """Returns when the outcomes of all units so far are in the journal."""
+        """Wait until the outcomes of all units so far are in the journal."""
         await self._chunks.written()
 
     def _told(self, step: model.Step, outcome: UnitOutcome, size: int) -> list[ExecutionEvent]:
@@ -458,7 +461,7 @@ class Execution:
     def known(self, key: Key) -> UnitOutcome | None:
         return self._known.get(key)
 
-    # -- what units ask for -------------------------------------------------------------------------------------------
+    # -- requests from units -------------------------------------------------------------------------------------------
 
     def is_named_elsewhere(self, step: str, text: str) -> bool:
         return any(
@@ -495,7 +498,7 @@ class Execution:
         inputs = bodies.excerpt(given, self.host.redactor)
         self.host.service.executions.begin_soon(self.info, key, inputs)
         if key.iteration > 0 and key.item is None:
-            self._teller.acts(key, "")  # whoever watches sees which turn it is
+            self._teller.acts(key, "")  # so that watchers see which turn it is
 
     def retries(self, key: Key, attempt: int, wait_s: float, why: str) -> None:
         self._teller.retried(key, attempt, wait_s, why)
@@ -544,13 +547,13 @@ class Execution:
         )
         values = loaded.inputs(inputs)
         if known is not None and known.state == "ended" and known.outcome != "stopped":
-            # The process died between the end inside and the outcome out here.
+            # The process died after the inner execution ended and before its outcome was recorded here.
             return journal_mapping.as_done(
                 key, name, journal_mapping.kept_result(key, name, await executions.texts(child_id))
             )
         if known is not None:
             info = await executions.claim(child_id)
-            if loaded.digest != info.digest:  # refused when it was resumed, unless somebody has said so
+            if loaded.digest != info.digest:  # refused at resume, unless the user accepted the change
                 info = await executions.change_text(info, loaded.text, self.host.redactor, title=loaded.workflow.title)
         else:
             new = loaded.new(child_id, values, cwd=str(self.host.workspace), parent=self.id, parent_key=str(key))
@@ -580,7 +583,7 @@ class Execution:
         cost: Callable[[float], None],
         asking: step_attempt.Asking,
     ) -> StepDone:
-        """The steps of a group, for one unit of it: an execution of their own, with a journal of its own."""
+        """Run the steps of a group for one unit, as an execution with a journal of its own."""
         step = self._steps[key.step]
         workflow = model.Workflow(
             title=step.id,
@@ -596,7 +599,7 @@ class Execution:
         info = await self._child(child_id)
         has_ended = info is not None and info.state == "ended" and info.outcome != "stopped"
         if info is None:
-            # Its inputs are what is known out here, and come from out here when it is resumed.
+            # Its inputs are the values known here, and are taken from here again when it is resumed.
             new = NewExecution(
                 id=child_id,
                 name=step.id,
@@ -609,7 +612,7 @@ class Execution:
             info = await executions.add(new, self.host.redactor)
         elif not has_ended:
             info = await executions.claim(child_id)
-            if library.digest_of(text) != info.digest:  # the file was changed, and somebody has said that this is fine
+            if library.digest_of(text) != info.digest:  # the file was changed, and the user accepted the change
                 info = await executions.change_text(info, text, self.host.redactor)
         child = Execution(
             workflow,
@@ -633,7 +636,7 @@ class Execution:
         return journal_mapping.group_done(key, result, child.given())
 
     def given(self) -> dict[str, dict[str, Any]]:
-        """What its steps gave, without those that failed."""
+        """Return the outputs of its steps, without those that failed."""
         states = {name: self._ledger.state(name) for name in self._values}
         return {name: self._values[name] for name, state in states.items() if state in ("succeeded", "degraded")}
 
@@ -665,7 +668,7 @@ class Execution:
             outcome = "waiting"
             approvals = await self._waits.pending()
         elif plan.ending is None:
-            # Only some steps were to run: they alone are judged, and one that did not run is no success.
+            # With `only`, just these steps count, and one that did not run is not a success.
             states = {self._ledger.state(name) for name in self._only or ()}
             is_bad = not states <= {"succeeded", "skipped", "degraded"}
             outcome = "failed" if is_bad else "degraded" if "degraded" in states else "succeeded"
@@ -691,7 +694,7 @@ class Execution:
         )
 
     def _outputs(self, plan: Plan) -> tuple[dict[str, Any], dict[str, str]]:
-        """Those that have a value, and why the others have none."""
+        """Return the outputs that have a value, and the reasons why the others have none."""
         found: dict[str, Any] = {}
         missing: dict[str, str] = {}
         scope = self._scope(plan=plan) if self._workflow.outputs else {}
@@ -703,10 +706,10 @@ class Execution:
         return found, missing
 
     def _last(self) -> LastStep | None:
-        """Of the steps that ran the last in the file."""
+        """Return the output of the last step in the file that ran."""
         for step in reversed(self._workflow.steps):
             if step.id in self._values and self._ledger.state(step.id) in ("succeeded", "degraded"):
-                # Nobody has asked for this value by name, so it is shown as it is kept: without secrets.
+                # Nobody asked for this value by name, so it is shown as it is stored: without secrets.
                 result = clean_value(main_output(step, self._values[step.id]), self.host.redactor.clean)
                 return LastStep(step=step.id, result=result)
         return None

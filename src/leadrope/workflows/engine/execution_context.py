@@ -1,4 +1,4 @@
-"""What all steps of one execution share: the service, the folder, the people, the sandbox of their commands."""
+"""State that all steps of one execution share: service, folder, people, and the sandbox of their commands."""
 
 from __future__ import annotations
 
@@ -46,26 +46,26 @@ Show = Callable[[ExecutionRecord], None]
 
 
 class People(Protocol):
-    """Who sits before a workflow while it runs."""
+    """The people who can be asked while a workflow runs."""
 
     @property
     def approver(self) -> Approver | None:
-        """Asked for the calls of agents."""
+        """Decides on the tool calls of agents."""
         ...
 
     async def ask(self, asked: StepQuestion, approval_id: str) -> Answer | None:
-        """Their answer, or None where they leave it for later."""
+        """Return the answer, or None if it is left for later."""
         ...
 
 
 def secrets_around(service: Service, environ: Mapping[str, str]) -> list[str]:
-    """What no execution may keep, whoever prints it: secrets of the environment and of the user's connections."""
+    """Return secrets that no execution may store: those of the environment and of the user's connections."""
     known = {**home.load_env(service.home), **environ}
     return [*ambient_secrets(known), *named_secrets(service.config.connections, known)]
 
 
 class ExecutionContext:
-    """Lives as long as the outermost workflow; workflows inside it use the same one."""
+    """Lives as long as the outermost workflow; nested workflows share it."""
 
     def __init__(
         self,
@@ -84,16 +84,16 @@ class ExecutionContext:
         takes_change: bool = False,
         rehearsal: Rehearsal | None = None,
     ) -> None:
-        """`access`: what its commands may use besides the workspace.
+        """`access` is what its commands may use besides the workspace.
 
-        `on_ask`: where a person is needed and none is there, the workflow is put aside, or the answer is no. `called`
-        are the texts of called workflows; `takes_change`: one that was begun continues by its changed file.
-        `rehearsal`: its model is a script.
+        `on_ask` decides what happens if nobody is there to answer: the workflow is parked, or the answer is a denial.
+        `called` holds the texts of called workflows; with `takes_change` a called workflow that has started continues
+        with its changed file. `rehearsal` is set if a script plays the model.
         """
         self.rehearsal = rehearsal
         self.service = service
         self.tag = tag
-        """The id of the outermost execution; all that its commands start is found by it."""
+        """The id of the outermost execution; every process that its commands start can be found by it."""
         self.workspace = workspace
         self.environ = environ
         self.people = people
@@ -101,9 +101,9 @@ class ExecutionContext:
         self.gate = ExecutionGate()
         self.log: EventLog | None = None
         self.told: frozenset[tuple[str, str]] = frozenset()
-        """What the log has from an earlier claim: executions that were started, and steps of them that were ended."""
+        """Events that the log has from an earlier owner: executions that started, and their steps that ended."""
         self.answered: set[str] = set()
-        """Approvals whose answer the log has."""
+        """Approvals whose answers are already in the log."""
         self.on_ask = on_ask
         self._secrets = frozenset[str]()
         self.redactor = Redactor()
@@ -113,19 +113,19 @@ class ExecutionContext:
         self.access = access or Access()
         self.shared_answers = SharedAnswers()
         self.auto_approved: Mapping[str, str] = {}
-        """Steps of the outermost file whose own approval was given beforehand, with their choice."""
+        """Steps of the outermost file whose own approval was given in advance, with the choice made."""
         self.uses_cache = True
-        """Whether outputs of earlier executions are used; new ones are cached in any case."""
+        """Whether outputs of earlier executions are reused; new ones are cached in any case."""
         given = accesses.command_variables(self.access, environ, service.home)
         self.learn(spellings(given[name] for name in self.access.secrets if name in given))
         self._called = called or CalledTexts()
         self._takes_change = takes_change
         self.notices: tuple[Caution, ...] = ()
-        """Warnings of the sandbox, for the result."""
+        """Sandbox warnings, for the result."""
         self.parked: set[str] = set()
-        """Approvals that steps of this execution, and of those that it has called, were put aside for."""
+        """Approvals that steps of this execution, and of those it calls, are parked for."""
         self._commands: dict[bytes, asyncio.Future[Commands | None]] = {}
-        """None: whoever opened them was ended before they were there."""
+        """A future holds None if the task that was opening the commands was cancelled first."""
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -146,7 +146,7 @@ class ExecutionContext:
         return library.load(library.find(name, folder=folder, leadrope_home=self.service.home))
 
     async def open_log(self, info: ExecutionInfo) -> None:
-        """`info` is the outermost execution, as it was claimed."""
+        """`info` is the outermost execution, as claimed."""
         executions = self.service.executions
         self.log = executions.log_of(info, redactor=lambda: self.redactor, show=self._show)
         self.log.watch = await self.service.watch_execution(info, is_answerable=self.on_ask == "wait")
@@ -169,45 +169,45 @@ class ExecutionContext:
             self.log.tell(*events)
 
     def cut(self, text: str) -> str:
-        """The beginning of a long text for an event."""
+        """Shorten a text for an event."""
         return self.redactor.clean_start(text, MOST_TEXT)
 
     def notify(self, notice: Notice, *, step: str = "") -> None:
-        """What the user should know about the sandbox of a step, or of all commands."""
+        """Report a sandbox notice for a step, or for all commands."""
         if notice.level != "warning":
             return
         message = self.cut(notice.message)
         caution = Caution(kind=notice.code, message=message)
-        if caution not in self.notices:  # each server of a step finds the same
+        if caution not in self.notices:  # every server of a step reports the same
             self.notices = (*self.notices, caution)
             self.tell(StepWarning(step=step, kind=notice.code, message=message))
 
     async def close_commands(self) -> None:
-        """The last command has ended: what the others left behind is told before the execution ends."""
+        """Close the command pools: what they left behind is reported before the execution ends."""
         for opening in self._commands.values():
             if (commands := await asyncio.shield(opening)) is not None:
                 await commands.begin_closing()
 
     def learn(self, secrets: Iterable[str]) -> None:
-        """From now on nothing that is kept holds these; what is too short to tell from a word is left aside."""
+        """Redact these secrets in everything stored from now on; values too short to tell from a word are skipped."""
         new = {secret for secret in secrets if len(secret) >= SHORTEST} - self._secrets
         if new:
             self._secrets |= new
             self.redactor = Redactor(sorted(self._secrets))
 
     def secret_values(self) -> SecretValues:
-        """What `${secret.NAME}` may stand for in a step."""
+        """Return the values that `${secret.NAME}` may have in a step."""
         allowed = (*self.access.secrets, *self.service.config.forward_env)
         return SecretValues(allowed, self.environ, self.service.home)
 
     def adopt(self, policies: tuple[dict[str, Any], ...], commands: Commands) -> None:
-        """Commands that were opened before; whoever has opened them closes them."""
+        """Use commands that are already open; whoever opened them closes them."""
         opened = self._commands[_named(policies)] = asyncio.get_running_loop().create_future()
         opened.set_result(commands)
         commands.tell_notices(self.notify)
 
     async def commands_under(self, policies: tuple[dict[str, Any], ...]) -> Commands:
-        """The commands of all steps with the same rules run side by side in the same sandbox."""
+        """Return the commands for these rules; all steps with the same rules share one sandbox."""
         name = _named(policies)
         while (opening := self._commands.get(name)) is not None:
             if (opened := await asyncio.shield(opening)) is not None:
@@ -227,10 +227,10 @@ class ExecutionContext:
             opening.set_result(await self._stack.enter_async_context(commands))
         except BaseException as error:
             del self._commands[name]
-            if isinstance(error, Exception):  # told to whoever waits for the same rules as well
+            if isinstance(error, Exception):  # raised in everyone who waits for the same rules as well
                 opening.set_exception(error)
                 opening.exception()
-            else:  # only the one that opened was ended: the next one tries again
+            else:  # only the opening task was cancelled: the next one tries again
                 opening.set_result(None)
             raise
         return commands

@@ -1,4 +1,4 @@
-"""What happens in one execution, as events: made here, stored and shown by its log. Decides nothing."""
+"""Builds the events of one execution; its log stores and shows them. Makes no decisions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.report import ExecutionResult
 
 FIRST_S = 0.3
-"""A step that is over sooner tells no progress."""
+"""A step that ends sooner reports no progress."""
 EVERY_S = 0.5
 COST_EVERY_S = 1.0
 LONG_S = 1.0
-"""A unit of a step with many that took longer is told by itself."""
+"""A unit that took longer than this, in a step with many, gets an event of its own."""
 COST = "cost"
 
 
 class _Count:
-    """Of the units of a step that runs."""
+    """Unit counts of a running step."""
 
     __slots__ = ("count", "done", "failed")
 
@@ -44,25 +44,27 @@ class Teller:
         cut: Callable[[str], str],
         live_usd: Callable[[str], float],
     ) -> None:
-        """`cut` shortens a text, and leaves no half of a secret; `live_usd`: what the units of a step that run cost."""
+        """`cut` shortens a text without leaving half of a secret; `live_usd` returns what the running units of a step
+        cost.
+        """
         self._workflow = workflow
         self._info = info
         self._tell = tell
         self._cut = cut
         self._live_usd = live_usd
         self.execution = info.id if info.parent is not None else ""
-        """As events name it: the one that the log belongs to is not named."""
+        """The id as used in events: empty for the execution that owns the log."""
         self._pace = Pace(FIRST_S, EVERY_S)
         self._costs = Pace(COST_EVERY_S, COST_EVERY_S)
         self._counts: dict[str, _Count] = {}
         self._paid: dict[str, float] = {}
-        """By step, what its units that are done have cost."""
+        """Per step, the cost of its finished units."""
 
     def close(self) -> None:
         self._pace.close()
         self._costs.close()
 
-    # -- the execution ------------------------------------------------------------------------------------------------
+    # -- the execution -------------------------------------------------------------------------------------------------
 
     def is_resumed(self, told: Collection[tuple[str, str]]) -> bool:
         """`told` is what the log has already."""
@@ -87,7 +89,7 @@ class Teller:
             self._tell(events.ExecutionResumed(owner=owner, done=done))
 
     def interrupted(self) -> ExecutionEvent:
-        return events.ExecutionInterrupted(execution=self.execution, reason="whoever ran it was ended")
+        return events.ExecutionInterrupted(execution=self.execution, reason="its process ended")
 
     def ended(self, result: ExecutionResult) -> ExecutionEvent:
         if result.outcome == "waiting":
@@ -117,7 +119,7 @@ class Teller:
         self._tell(events.StepStarted(execution=self.execution, step=step.id, kind=step.type, count=count, done=done))
 
     def counted(self, outcome: UnitOutcome) -> None:
-        """A unit of a step with many is done."""
+        """Count a finished unit of a step with many."""
         if (count := self._counts.get(outcome.step)) is not None:
             count.done += 1
             count.failed += outcome.status == "failed"
@@ -159,7 +161,7 @@ class Teller:
         )
 
     def unit_ended(self, outcome: UnitOutcome, size: int) -> list[ExecutionEvent]:
-        """None for one that only counts: a batch may have a hundred thousand."""
+        """Return the events of a finished unit; none for a plain success, since a batch may have a hundred thousand."""
         duration_s = round(max(0.0, outcome.ended - outcome.started), 3)
         is_plain = outcome.status == "succeeded" and outcome.attempts == 1 and duration_s < LONG_S
         if is_plain and not (outcome.cost_usd or outcome.tokens or outcome.run_id):

@@ -1,4 +1,4 @@
-"""The gate before every unit of an execution: closed while a person has paused it. Knows no step."""
+"""A gate before every unit of an execution, closed while it is paused. Independent of steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Stopped = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class ExecutionGate:
-    """Shared by an execution and those inside it. While it is closed, the clocks of what runs stand still."""
+    """Shared by an execution and those nested in it. While it is closed, the clocks of running units stop."""
 
     def __init__(self) -> None:
         self._open = asyncio.Event()
@@ -23,7 +23,7 @@ class ExecutionGate:
         return not self._open.is_set()
 
     async def passed(self) -> None:
-        """Returns when it is open."""
+        """Wait until the gate is open."""
         await self._open.wait()
 
     def pause(self) -> None:
@@ -38,7 +38,7 @@ class ExecutionGate:
 
     @contextlib.contextmanager
     def clocks_stopped(self) -> Iterator[None]:
-        """Without a pause: what runs goes on, and its time does not count."""
+        """Stop the clocks without pausing: running work continues, and the time does not count."""
         self._hold()
         try:
             yield
@@ -47,7 +47,7 @@ class ExecutionGate:
 
     @contextlib.contextmanager
     def clock(self, stopped: Stopped) -> Iterator[None]:
-        """For as long as a clock runs; `stopped` is entered while the clocks stand still."""
+        """Register a running clock; `stopped` is entered while clocks are stopped."""
         name = object()
         with contextlib.ExitStack() as stack:
             self._clocks[name] = (stopped, stack)

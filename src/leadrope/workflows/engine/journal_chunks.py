@@ -1,7 +1,7 @@
-"""Outcomes of small units of a batch, written together: a transaction of its own would cost more than the unit.
+"""Writes the outcomes of small batch units in groups: a transaction for each would cost more than the unit itself.
 
-An item frees its place before its outcome is written, because no other item rests on it. After kill -9 the few that
-were not written run again, as one does that is cut off between its effect and its outcome.
+An item frees its slot before its outcome is written, because no other item depends on it. After kill -9 the few
+unwritten items run again, like any unit that is cut off between its effect and its outcome.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from leadrope.runs.executions.values import Settled, UnitOutcome
 
 CHUNK_S = 0.01
 MOST_UNWRITTEN = 32
-"""Outcomes; then whoever adds one waits, as long as the store takes."""
+"""Number of unwritten outcomes after which adding one waits for the store."""
 SMALL_S = 0.05
-"""A unit that took longer is written by itself: doing it again would cost more than its transaction."""
+"""Units that took longer are written at once: repeating one would cost more than its transaction."""
 
 
 def is_small(outcome: UnitOutcome) -> bool:
@@ -31,7 +31,7 @@ class Chunks:
         self._writing: asyncio.Task[None] | None = None
 
     async def add(self, settled: Settled) -> None:
-        """Returns before it is written, where there is room; raises what kept those before it from being written."""
+        """Queue an outcome; returns before it is written unless the queue is full. Raises an earlier write's error."""
         if self._writing is not None and self._writing.done():
             self._writing.result()
             self._writing = None
@@ -42,7 +42,7 @@ class Chunks:
             await self.written()
 
     async def written(self) -> None:
-        """Returns when all that was added is in the journal. A cancellation ends the waiting alone."""
+        """Wait until everything queued is in the journal. Cancelling only ends the wait."""
         if self._writing is not None:
             await asyncio.shield(self._writing)
 

@@ -1,4 +1,4 @@
-"""From what a unit did to what a journal keeps of it, and from there to what the plan needs. Pure."""
+"""Maps the result of a unit to what the journal stores, and from there to what the plan needs. Pure."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ def recordable(key: Key, tried: UnitResult, began: float) -> UnitOutcome:
 
 
 def failure(key: Key, error: errors.LeadropeError, began: float) -> UnitOutcome:
-    """What went wrong before a unit began: a condition, the items of a batch."""
+    """Return the outcome for an error raised before a unit began: in a condition, or in the items of a batch."""
     failed = StepFailure(kind=error.kind, message=f"{key.step}: {error.message}", hint=error.hint)
     return recordable(key, UnitResult(failed=failed), began)
 
 
 def wholes(workflow: model.Workflow, units: Iterable[UnitOutcome]) -> dict[str, UnitOutcome]:
-    """The steps that have come to an end, each with what all of it came to; in the order of the file."""
+    """Return the finished steps, each with its overall outcome, in the order of the file."""
     by_key = {(one.step, one.iteration, one.item): one for one in units}
     found: dict[str, UnitOutcome] = {}
     for step in workflow.steps:
         only = by_key.get((step.id, 0, None))
         if step.batch is not None or step.loop is not None:
-            # Its `when` was false, or else its first turn is no end.
+            # Counts only if its `when` was false; otherwise the first turn is not the end of the step.
             only = by_key.get((step.id, WHOLE, None), only if only is not None and only.status == "skipped" else None)
         if only is not None:
             found[step.id] = only
@@ -83,7 +83,7 @@ def for_plan(whole: UnitOutcome) -> Outcome:
 
 
 def kept_result(key: Key, name: str, texts: ExecutionTexts) -> ExecutionResult:
-    """What a workflow inside had come to when the one outside was cut off."""
+    """Return the stored result of a nested workflow that had ended when the outer one was cut off."""
     if "result" in texts.redacted:
         raise StepFailed(
             f"{key.step}: {name} had ended, and its result held a secret, which is not kept",
@@ -94,7 +94,7 @@ def kept_result(key: Key, name: str, texts: ExecutionTexts) -> ExecutionResult:
 
 
 def as_done(key: Key, name: str, result: ExecutionResult) -> StepDone:
-    """What a workflow inside came to, as a step of the one outside."""
+    """Convert the result of a nested workflow into the result of the step that called it."""
     if result.outcome == "waiting":
         raise Parked(result.approvals[0].id if result.approvals else "")
     if result.outcome == "stopped":
@@ -126,7 +126,7 @@ def as_done(key: Key, name: str, result: ExecutionResult) -> StepDone:
 
 
 def group_done(key: Key, result: ExecutionResult, values: Mapping[str, Any]) -> StepDone:
-    """What the steps of a group came to, as the step around them. `values` are the outputs of each by its name."""
+    """Convert the result of a group's steps into the group's own. `values` are the outputs of each step by name."""
     if result.outcome == "waiting":
         raise Parked(result.approvals[0].id if result.approvals else "")
     if result.outcome == "stopped":
@@ -164,6 +164,6 @@ def group_done(key: Key, result: ExecutionResult, values: Mapping[str, Any]) -> 
 
 
 def _kind_of(result: ExecutionResult) -> str:
-    """What has an exit code of its own keeps it, however deep it happened: a no is a no."""
+    """Return the error kind. Kinds with an exit code of their own keep it at any depth, for example a denial."""
     kinds = {step.error.kind for step in result.failures if step.error is not None}
     return kinds.pop() if len(kinds) == 1 and kinds <= {"denied", "over_budget", "timed_out"} else "workflow_failed"

@@ -1,4 +1,4 @@
-"""The sums of an execution, step by step: time, money, tokens, attempts, warnings. Decides nothing."""
+"""Running totals of an execution, per step: time, money, tokens, attempts, warnings. Makes no decisions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leadrope.workflows.report import StepError, StepReport
 from leadrope.workflows.steps.base import Caution
 
 FROM_CACHE = Remark(kind="cache.hit", message="taken from the cache")
-"""Kept with an outcome, and no warning: nothing is wrong with it."""
+"""Stored with an outcome for information; it is not a warning."""
 
 
 class Ledger:
@@ -25,7 +25,7 @@ class Ledger:
         self.tokens = 0
 
     def spent(self, outcome: UnitOutcome) -> None:
-        """Each unit once; what a whole step came to has no cost of its own."""
+        """Count a unit once; the overall outcome of a step has no cost of its own."""
         name = (outcome.step, outcome.iteration, outcome.item)
         if name not in self._told and outcome.step not in self._carried:
             self._told.add(name)

@@ -1,7 +1,7 @@
-"""What a whole execution may use: seconds, and turns of all its loops together.
+"""Limits of a whole execution: seconds, and loop turns in total.
 
-Both count from the start or from the resume, so that an execution which reached a limit can be resumed. The time in
-which a person is asked does not count.
+Both count from the start or the resume, so an execution that reached a limit can be resumed. Time spent waiting for
+people does not count.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Asking = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class ExecutionLimits:
-    """`over` is called once, when the time is used up. `outer` are the limits of what this execution is a part of."""
+    """`over` is called once, when the time is up. `outer` are the limits of the enclosing execution."""
 
     def __init__(
         self, settings: WorkflowSettings, over: Callable[[], None], outer: ExecutionLimits | None = None
@@ -47,7 +47,7 @@ class ExecutionLimits:
 
     @contextlib.contextmanager
     def asking(self, outer: Asking) -> Iterator[None]:
-        """While a person is asked; `outer` stops the clocks around this one."""
+        """Stop the clock while a person is asked; `outer` stops the clocks around this one."""
         with outer():
             self._questions += 1
             if self._questions == 1:
@@ -60,7 +60,7 @@ class ExecutionLimits:
                     self._start()
 
     def check(self) -> None:
-        """StepFailed where the time is used up: nothing starts any more."""
+        """Raise StepFailed if the time is up, so that nothing starts any more."""
         if self.is_over:
             raise StepFailed(self.message, kind="timed_out", hint=self.hint)
 
@@ -88,7 +88,7 @@ class ExecutionLimits:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """StepFailed where the loops of the execution have had all their turns."""
+        """Raise StepFailed if the loops of the execution have used all their turns."""
         if self._outer is not None:
             self._outer.begin_turn()
         most = self._settings.max_iterations
@@ -96,6 +96,6 @@ class ExecutionLimits:
             raise StepFailed(
                 f"the loops of the workflow have had {most} turns together (max_iterations)",
                 kind="too_many_turns",
-                hint="Raise `max_iterations` in the Settings, or look at the condition of the loop.",
+                hint="Raise `max_iterations` in the Settings, or check the loop's condition.",
             )
         self._turns += 1

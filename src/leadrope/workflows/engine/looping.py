@@ -1,4 +1,4 @@
-"""One loop, turn by turn: its limits, when it ends and why, what it carries on, how long it pauses. Pure."""
+"""The rules of a loop: its limits, when and why it ends, what it carries over, how long it pauses. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leadrope.workflows.language import choices, templates
 from leadrope.workflows.steps.base import StepFailed
 
 Stopped = Literal["condition", "max_iterations", "max_seconds"]
-"""Why a loop has ended: the output `loop_stopped`."""
+"""Why a loop ended: the output `loop_stopped`."""
 
 
 class Bounds(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,7 +21,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bounds_of(loop: model.Loop, scope: Mapping[str, Any]) -> Bounds:
-    """The limits of the loop, with their templates filled."""
+    """Return the limits of the loop, with their templates resolved."""
     turns = _number("max_iterations", loop.max_iterations, scope, most=model.TURNS_MOST)
     if turns != int(turns) or turns < 1:
         raise _bad("max_iterations", turns, f"a whole number from 1 to {model.TURNS_MOST}")
@@ -34,12 +34,12 @@ def bounds_of(loop: model.Loop, scope: Mapping[str, Any]) -> Bounds:
 
 
 def pause_of(loop: model.Loop, scope: Mapping[str, Any]) -> float:
-    """Seconds before the next turn. A template may use what the last turn gave: a server says when to ask again."""
+    """Return the seconds before the next turn. A template may use the last turn's outputs, e.g. Retry-After."""
     return _number("wait", loop.wait, scope, most=model.WAIT_MOST_S)
 
 
 def goes_on(loop: model.Loop, scope: Mapping[str, Any]) -> bool | None:
-    """Whether the condition wants another turn; None where there is none, and the loop has as many as it may."""
+    """Whether the condition asks for another turn; None if there is no condition and the loop runs to its limit."""
     if loop.while_ is not None:
         return choices.holds(loop.while_, scope)
     if loop.until is not None:
@@ -48,7 +48,7 @@ def goes_on(loop: model.Loop, scope: Mapping[str, Any]) -> bool | None:
 
 
 def stopped(bounds: Bounds, *, turns: int, wants: bool | None, used_s: float) -> Stopped | None:
-    """Why no further turn begins, or None. `used_s` counts the turns, the pauses between them and the next one."""
+    """Return why no further turn begins, or None. `used_s` includes the pauses, also the one before the next turn."""
     if wants is False:
         return "condition"
     if turns >= bounds.turns:
@@ -57,7 +57,7 @@ def stopped(bounds: Bounds, *, turns: int, wants: bool | None, used_s: float) ->
 
 
 def with_carried(step: model.Step, carried: Mapping[str, Any]) -> model.Step:
-    """The step for a turn in which these names have values: `inputs` that are called the same are given those."""
+    """Return the step with carried values filled in: they replace `inputs` of the same name."""
     inputs = step.parameters.get("inputs")
     if not isinstance(inputs, Mapping):
         return step

@@ -1,4 +1,4 @@
-"""What a step is about, of all that it gives: the value that is printed where a workflow declares no outputs. Pure."""
+"""Picks a step's main output, which is printed if a workflow declares no outputs. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 from leadrope.workflows import model
 
 _NAMES = ("results", "result", "response", "stdout", "content", "json", "body", "rows", "text", "case")
-"""Names of outputs; the first that a step has."""
+"""Names of outputs in order of preference."""
 _OF_LOOPS = ("iterations", "loop_stopped")
 
 
 def main_output(step: model.Step, outputs: Mapping[str, Any]) -> Any:
-    """None where all that it gives is a side effect."""
+    """Return the main output; None if the step only has side effects."""
     if step.type == "set" and step.batch is None:
         return {name: value for name, value in outputs.items() if name in step.parameters.get("values", ())}
     if step.type == "workflow" and step.batch is None:

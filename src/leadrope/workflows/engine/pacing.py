@@ -1,4 +1,4 @@
-"""What is told again and again, told now and then: always the newest of it. Knows no event."""
+"""Throttles repeated updates, always delivering the newest. Independent of events."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 
 class Pace:
-    """`put` as often as you like; what was put last is told when its time has come, unless it is dropped before."""
+    """Rate limiter for updates: `put` any number of times; the last value is delivered when due, unless dropped."""
 
     def __init__(self, first_s: float, every_s: float) -> None:
-        """`first_s`: what is over sooner is not told at all."""
+        """`first_s`: nothing is delivered for what ends sooner."""
         self._first_s = first_s
         self._every_s = every_s
         self._tells: dict[str, Callable[[], None]] = {}
@@ -31,7 +31,7 @@ class Pace:
         self._tells.pop(name)()
 
     def drop(self, name: str) -> None:
-        """It is over, and its end is told by itself."""
+        """Discard the pending value: the work is over, and its end is reported separately."""
         self._last.pop(name, None)
         self._tells.pop(name, None)
         if timer := self._timers.pop(name, None):

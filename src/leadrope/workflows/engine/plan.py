@@ -1,7 +1,7 @@
-"""What may start now: a workflow's links and the outcomes so far in, ready steps and the honest ending out.
+"""Decides what may start now, from a workflow's links and the outcomes so far, and how the workflow ends.
 
-Pure. A step is ready when everything that leads to it is settled, none of it failed, and at least one way to it was
-taken. It is blocked when a step that it waits for failed without a handler, and left out when no way to it was taken.
+Pure. A step is ready once all its predecessors are settled, none has failed, and at least one path to it was taken. It
+is blocked if a predecessor failed without a handler, and left out if no path to it was taken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from leadrope.workflows.links import Link, Links
 
 Status = Literal["succeeded", "degraded", "failed", "skipped"]
-"""degraded: done, with a soft failure. skipped: its `when` was false; those after it go on."""
+"""degraded: done, with a soft failure. skipped: its `when` was false; the steps after it continue."""
 
 Ending = Literal["succeeded", "degraded", "failed"]
 
@@ -25,22 +25,22 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     status: Status
     branch: str | None = None
-    """What a step with branches chose; one that is not among them is `else`."""
+    """The branch that a step chose; `else` if the choice is not among its branches."""
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ready: tuple[str, ...] = ()
-    """May start now, in the order of the file; without those that run."""
+    """May start now, in the order of the file; running steps are excluded."""
     running: tuple[str, ...] = ()
     waiting: tuple[str, ...] = ()
     blocked: tuple[str, ...] = ()
-    """Will not run, because a step before them failed."""
+    """Will not run because a predecessor failed."""
     left_out: tuple[str, ...] = ()
-    """Will not run, because no way leads to them any more."""
+    """Will not run because no path leads to them any more."""
     ending: Ending | None = None
     """None while something is ready, running or waiting."""
     handled: tuple[str, ...] = ()
-    """Failed, and their handler took over."""
+    """Failed steps whose handler took over."""
 
     @property
     def is_finished(self) -> bool:
@@ -52,19 +52,23 @@ _State = Literal["pending", "taken", "not_taken", "failed"]
 
 
 def plan(links: Links, outcomes: Mapping[str, Outcome], running: Collection[str] = ()) -> Plan:
-    """The state of every step that has no outcome.
+    """Return the state of every step without an outcome.
 
-    plan(links_of(workflow), {}).ready == ("first-step",)
+        plan(links_of(workflow), {}).ready == ("first-step",)
+
+    Steps in `running` are not returned as ready.
     """
     return PlanProgress(links, outcomes, running).plan()
 
 
 class PlanProgress:
-    """The same, kept up to date: an outcome costs only a look at the steps behind it.
+    """An incremental version of `plan`.
 
-    progress = Progress(links_of(workflow))
-    for name in progress.ready: progress.start(name)
-    progress.settle("first-step", Outcome(status="succeeded"))
+        progress = PlanProgress(links_of(workflow))
+        for name in progress.ready: progress.start(name)
+        progress.settle("first-step", Outcome(status="succeeded"))
+
+    An outcome updates only the steps after it.
     """
 
     def __init__(
@@ -74,7 +78,7 @@ class PlanProgress:
         self._outcomes = dict(outcomes or {})
         self._running = set(running)
         self._index = {name: number for number, name in enumerate(links.steps)}
-        # Steps that wait for each other are refused by `check`; here they must end all the same.
+        # `check` rejects steps that wait for each other; here they must still come to an end.
         self._fates: dict[str, _Fate] = dict.fromkeys(links.steps, "blocked")
         self._counts: Counter[_Fate] = Counter({"blocked": len(links.steps)})
         self._ready: set[str] = set()
@@ -83,7 +87,7 @@ class PlanProgress:
 
     @property
     def ready(self) -> tuple[str, ...]:
-        """What may start now, in the order of the file."""
+        """Steps that may start now, in the order of the file."""
         return tuple(sorted(self._ready, key=self._index.__getitem__))
 
     @property
@@ -97,7 +101,7 @@ class PlanProgress:
         self._put(name, "running")
 
     def settle(self, name: str, outcome: Outcome) -> None:
-        """A step's one outcome; a second one is a mistake of the caller."""
+        """Record a step's only outcome; calling it twice is a bug in the caller."""
         if name in self._outcomes:
             raise ValueError(f"the step {name!r} has an outcome already")
         self._running.discard(name)
@@ -149,8 +153,8 @@ class PlanProgress:
             return "done"
         if name in self._running:
             return "running"
-        # Ways first, then data. In this order a fate once found stays: what is left out stays so when, later, a step
-        # fails whose values it would have used.
+        # Control links first, then data. In this order a decision is final: a step that is left out stays so even if a
+        # step whose values it would have used fails later.
         ways = [self._state(link) for link in self._links.into[name] if link.kind != "data"]
         if "failed" in ways:
             return "blocked"

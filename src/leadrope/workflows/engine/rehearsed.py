@@ -1,4 +1,4 @@
-"""An execution whose model is a script on loopback: what its steps get in place of the user's account and network."""
+"""Rehearsed executions: a script on loopback replaces the model, the user's account and the network."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _REPLACEABLE = ("http", "mcp", "email", "shell", "code")
 
 
 class Rehearsal:
-    """The script of one execution while it runs."""
+    """The script of one running execution."""
 
     def __init__(self, server: ModelServer) -> None:
         self._server = server
 
     def request_fields(self, key: Key, labels: Mapping[str, str]) -> dict[str, Any]:
-        """Of the run of a step; above all that the step and the user say."""
+        """Return the fields of a step's run request; they override those of the step and the user."""
         return {
             "base_url": self._server.step_url(key.step, key.item),
             "credential": rehearsal_label.KEY,
@@ -39,7 +39,7 @@ class Rehearsal:
         }
 
     def outputs(self, step: str) -> dict[str, Any] | None:
-        """What the script gives in place of running the step."""
+        """Return scripted outputs that replace running the step."""
         found = self._server.script.steps.get(step)
         return found.outputs if found is not None else None
 
@@ -53,7 +53,7 @@ class Rehearsal:
 
 
 def check(script: Script, workflows: Iterable[model.Workflow]) -> None:
-    """Refuses a script that names steps which are not there, or that cannot be scripted like that."""
+    """Reject a script that names steps that do not exist or cannot be scripted in that way."""
     from leadrope.rehearsal.script import BadScript  # noqa: PLC0415  # only rehearsals need it
 
     kinds: dict[str, str] = {}
@@ -75,7 +75,7 @@ def check(script: Script, workflows: Iterable[model.Workflow]) -> None:
 
 
 def refuse_continuing(execution: ExecutionInfo) -> None:
-    """Its model is gone, and the user's own was never meant."""
+    """Refuse to resume: the scripted model is gone, and the user's own must not be used."""
     if execution.labels.get(rehearsal_label.LABEL) == rehearsal_label.REHEARSAL:
         raise errors.WrongState(
             f"{execution.id[:8]} is a rehearsal, which cannot be continued",

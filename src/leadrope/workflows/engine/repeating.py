@@ -1,7 +1,7 @@
-"""A step that is done more than once: every item of a batch, turn after turn of a loop. Each unit is journaled alone.
+"""Runs a step repeatedly: each item of a batch, each turn of a loop. Every unit is journaled on its own.
 
-An execution that goes on finds the units that are done in the journal, and comes to the same items, turns and carried
-values from them; so none of those is done twice.
+A resumed execution finds the finished units in the journal and derives the same items, turns and carried values from
+them, so no unit is repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from leadrope.workflows.steps.base import Parked, StepFailed, brief
 
 ITEMS_MOST = 100_000
 ITEMS_NAMED = 10
-"""Of those that failed, in the warning; `errors` has all of them."""
+"""Number of failed items that the warning names; `errors` has all of them."""
 
 
 class RepeatOwner(Protocol):
@@ -35,15 +35,15 @@ class RepeatOwner(Protocol):
     async def one(self, step: model.Step, key: Key, scope: Mapping[str, Any]) -> UnitOutcome: ...
     async def record(self, outcome: UnitOutcome) -> None: ...
     async def recorded(self) -> None:
-        """Returns when the outcomes of all units so far are in the journal."""
+        """Wait until the outcomes of all units so far are in the journal."""
         ...
 
     def begin_turn(self) -> None:
-        """StepFailed where the execution has no turn left for its loops."""
+        """Raise StepFailed if the execution has no turns left for its loops."""
         ...
 
     async def pause(self, step: model.Step, turn: int, seconds: float) -> None:
-        """The time before this turn."""
+        """Pause before this turn."""
         ...
 
 
@@ -54,7 +54,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     outputs: dict[str, Any]
     units: tuple[UnitOutcome, ...]
     cut: str = ""
-    """Of a loop whose condition still wanted another turn: what ended it."""
+    """What ended a loop whose condition asked for another turn."""
 
 
 def repeats(step: model.Step) -> bool:
@@ -64,7 +64,7 @@ def repeats(step: model.Step) -> bool:
 async def run(
     step: model.Step, scope: dict[str, Any], owner: RepeatOwner, began: float
 ) -> tuple[UnitOutcome, dict[str, Any], list[UnitOutcome]]:
-    """What all of it came to, its outputs, and its units."""
+    """Return the step's overall outcome, its outputs and its units."""
     if step.loop is not None:
         last, done = await _loop(step, step.loop, scope, owner)
     else:
@@ -136,22 +136,22 @@ async def _loop(
         carried = templates.resolve(loop.carry, seen)
         used_s += pause_s
         if pause_s and not _is_begun(step, iteration, owner):
-            # By the clock on the wall: after a crash only the rest of the time is left.
+            # By wall clock: after a crash only the remaining time is waited.
             await owner.pause(step, iteration, min(pause_s, ended + pause_s - time.time()))
 
 
 def _inside(step: model.Step, outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a group: what its steps gave in this turn, by their own names."""
+    """Return, for a group, the outputs of its steps in this turn, by name."""
     return {inner.id: outputs[inner.id] for inner in step.steps if inner.id in outputs}
 
 
 def _is_begun(step: model.Step, iteration: int, owner: RepeatOwner) -> bool:
-    """Whether the journal has a unit of this turn: it is not the first time that it begins."""
+    """Whether the journal has a unit of this turn, which means that the turn had begun before."""
     return any(owner.known(Key(step.id, iteration, item)) is not None for item in (None, 0))
 
 
 def _soft(step: model.Step, last: Round, done: Sequence[UnitOutcome]) -> tuple[Remark, ...]:
-    """Why the whole is degraded, beside what its units say themselves."""
+    """Return why the whole is degraded, in addition to the remarks of its units."""
     if last.outcome.status != "degraded":
         return ()
     found = []
@@ -166,7 +166,7 @@ def _soft(step: model.Step, last: Round, done: Sequence[UnitOutcome]) -> tuple[R
 
 
 def _items_failed(step: model.Step, failed: Sequence[UnitOutcome], count: int) -> str:
-    """Which, counted as `__index__` counts them, and why the first of them failed."""
+    """Describe which items failed, counted as `__index__` counts them, and why the first one did."""
     named = failed[:ITEMS_NAMED]
     if step.loop is None:
         places = ", ".join(f"item {one.item}" for one in named)
@@ -223,7 +223,7 @@ async def _batch(
             ):
                 break
     finally:
-        # The items that still run when one has failed, or when the whole is stopped, are ended and have no outcome.
+        # When an item failed or everything is stopped, the items still running are cancelled and get no outcome.
         for task in tasks:
             task.cancel()
         if tasks:
@@ -239,7 +239,7 @@ async def _batch(
 
 
 class _Ended:
-    """Tasks that have ended since the last look. (`asyncio.wait` would look at all that run for each that ends.)"""
+    """Collects tasks as they end. (`asyncio.wait` would visit all running tasks for each one that ends.)"""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[UnitOutcome]] = []
@@ -250,7 +250,7 @@ class _Ended:
         self._some.set()
 
     async def taken(self) -> list[asyncio.Task[UnitOutcome]]:
-        """At least one."""
+        """Wait for at least one task to end, and return all that have."""
         await self._some.wait()
         self._some.clear()
         taken, self._tasks = self._tasks, []

@@ -1,4 +1,7 @@
-"""One unit of a step, from its parameters to its outcome: filled, approved, tried, timed. Knows no plan, no journal."""
+"""Runs one unit of a step: resolves its parameters, asks for approval, retries, enforces its time-out.
+
+Independent of the plan and the journal.
+"""
 
 from __future__ import annotations
 
@@ -43,17 +46,17 @@ if TYPE_CHECKING:
 log = logging.getLogger("leadrope.workflows")
 
 LAST_CLOCK_S = 15.0
-"""How long after its own time-out a step that keeps it by itself is ended all the same."""
+"""Grace period after the time-out of a step that enforces it itself; then the engine ends it."""
 BACKOFF_MOST_S = 60.0
 HIDDEN = "(a secret)"
 LONGEST_WORD = 8
-"""What is not longer may stand in any text."""
+"""Words up to this length may occur in any text."""
 _HEALING = (errors.QueueFull,)
 Asking = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 class AttemptOwner(Protocol):
-    """What a unit needs of the execution that it belongs to."""
+    """What a unit needs from the execution it belongs to."""
 
     @property
     def id(self) -> str: ...
@@ -65,18 +68,18 @@ class AttemptOwner(Protocol):
     def is_named_elsewhere(self, step: str, text: str) -> bool: ...
     def acts(self, key: Key, action: str, cost_usd: float) -> None: ...
     def begins(self, key: Key, given: Mapping[str, Any]) -> None:
-        """With its parameters as they were resolved; nothing where they could not be."""
+        """Report the start, with the resolved parameters; empty if they could not be resolved."""
         ...
 
     def retries(self, key: Key, attempt: int, wait_s: float, why: str) -> None: ...
     def notify(self, key: Key, notice: Notice) -> None: ...
     def asks(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None: ...
     def asking(self) -> contextlib.AbstractContextManager[None]:
-        """While a person is asked: stops the clocks of what this execution is the work of."""
+        """Stops the clocks of enclosing executions while a person is asked."""
         ...
 
     async def asked(self, key: Key, asked: StepQuestion) -> tuple[str, Answer]:
-        """The id of the approval, and what was answered."""
+        """Return the approval's id and the answer."""
         ...
 
     async def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
@@ -114,7 +117,7 @@ class StepFailure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a unit came to, with all its attempts."""
+    """The result of a unit, over all its attempts."""
 
     done: StepDone | None = None
     failed: StepFailure | None = None
@@ -123,11 +126,11 @@ class UnitResult(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 0
     run_id: str | None = None
     cache_key: str | None = None
-    """Under which its outputs may be kept, where the step says so."""
+    """Key for caching the outputs, if the step is cached."""
 
 
 class Unit:
-    """Also the Context that the kind sees."""
+    """Also implements the StepContext that the kind receives."""
 
     def __init__(
         self,
@@ -150,17 +153,17 @@ class Unit:
         self.used_secrets: tuple[str, ...] = ()
         self._attempt_number = 0
         self._runs = 0
-        """Of agents, in this attempt."""
+        """Number of agent runs in this attempt."""
         self._answers: list[str] = []
-        """Approvals that were answered, and whose answers this attempt has used."""
+        """Answered approvals that this attempt has used."""
         self._approved_values: dict[str, Any] | None = None
-        """The parameters that a person has seen and approved, where the step says `approval: required`."""
+        """The parameters that a person has seen and approved, if the step says `approval: required`."""
         self._commands: Commands | None = None
         self._clock: asyncio.Timeout | None = None
         self._questions = 0
-        """That people have been asked, here and in workflows inside, and have not answered."""
+        """Number of open questions, here and in nested workflows."""
         self._left_s: float | None = None
-        """Of its time, while people are asked."""
+        """Time left while people are asked."""
 
     # -- the context --------------------------------------------------------------------------------------------------
 
@@ -287,13 +290,13 @@ class Unit:
             call=shown,
             risk=risk_of(call, (str(self.workspace),)),
             reading=self.redactor.clean(verdict.reading),
-            # Whoever edits a call without its secrets would put these marks into it.
+            # An edit of the redacted call would put the redaction marks into it.
             is_editable=self._step.type != "code" and shown.input == call.input,
             fingerprint=fingerprint(call.name, call.input),
         )
 
     def _edited(self, call: ToolCall, input_: dict[str, Any]) -> ToolCall:
-        """A person may change a call, but not into one that the rules forbid."""
+        """Apply a person's edit, which must not turn the call into one that the rules forbid."""
         call = msgspec.structs.replace(call, input=input_)
         verdict = self.commands.judge(call, is_own=False, has_person=True)
         if isinstance(verdict, Deny):
@@ -303,11 +306,11 @@ class Unit:
         return call
 
     def _is_the_same_for_all(self, call: ToolCall) -> bool:
-        """Whether its text is the author's, for each item; of a batch of commands only those that are equal share."""
+        """Return whether an answer covers all items: always for code, the author's text; for commands if equal."""
         return self._step.type == "code" or (self._step.batch is not None and call.name == "Bash")
 
     async def _ask_once(self, asked: StepQuestion) -> Answer:
-        """Code for the whole execution, commands for the items of this batch."""
+        """Ask once per distinct question: code for the whole execution, commands for the items of this batch."""
         is_for_all = self._step.type == "code"
         place = "" if is_for_all else f"{self.execution_id} {self._step.id} {self.key.iteration} "
         with self.asking():  # also while another unit asks
@@ -318,7 +321,7 @@ class Unit:
             )
 
     def _approved_beforehand(self, asked: StepQuestion) -> Answer | None:
-        # Called workflows may have steps of the same names, which were not meant.
+        # Called workflows may have steps of the same name, which were not meant.
         return auto_approval.answer(self.host.auto_approved, self._step.id, asked) if self.depth == 0 else None
 
     async def ask(self, asked: StepQuestion) -> Answer:
@@ -331,18 +334,19 @@ class Unit:
             self._answers.append(approval_id)
             return answer
         except Parked:
-            # Nothing was done yet: what was answered before this question is not asked once more when it goes on.
+            # Nothing has been done yet: hand back the answers used so far, so that they are not asked for again on
+            # resume.
             await self._owner.give_back(self._answers)
             raise
 
     def _shown(self, asked: StepQuestion) -> StepQuestion:
-        """What is shown goes to terminals and logs; the fingerprint is of what is meant."""
+        """Redact what is shown, since it goes to terminals and logs; the fingerprint covers the original."""
         values = msgspec.json.decode(as_json(asked.values, self.redactor))
         return msgspec.structs.replace(asked, values=values, detail=self.redactor.clean(asked.detail))
 
     @contextlib.contextmanager
     def asking(self) -> Iterator[None]:
-        """A person's time is not the step's: its clock stands still meanwhile, and so do those of steps around it."""
+        """Stop the step's clock, and those of enclosing steps, while a person is asked."""
         now = asyncio.get_running_loop().time
         with self._owner.asking():
             self._questions += 1
@@ -376,7 +380,7 @@ class Unit:
             asking=self.asking,
         )
 
-    # -- the work -----------------------------------------------------------------------------------------------------
+    # -- the attempts --------------------------------------------------------------------------------------------------
 
     async def run(self, cached: Callable[[str], Awaitable[StepDone | None]]) -> UnitResult:
         """Never raises for what the step did wrong; only for what ends the whole execution."""
@@ -399,14 +403,14 @@ class Unit:
         return msgspec.structs.replace(tried, cache_key=cache_key) if cache_key else tried
 
     def looked_at(self) -> tuple[Any, str | None]:
-        """Its configuration, and the key of its cache if it has one; raises if a value is not known. Starts nothing."""
+        """Return the configuration and the cache key, if any; raises if a value is unknown. Starts nothing."""
         given = self._filled()
         return self._config(given), self._cache_key(given) if self._is_cacheable else None
 
     @property
     def _is_cacheable(self) -> bool:
-        # A person's word counts for the time when it was given, and a group has no parameters to tell it by.
-        # What a script gave must not be taken for a step's own outputs later.
+        # An approval counts only at the time it is given, and a group has no parameters to compute a key from. Scripted
+        # outputs must never be mistaken for a step's own later.
         is_real = self.rehearsal is None
         return is_real and bool(self._step.cache) and self._step.type not in ("approval", model.GROUP)
 
@@ -424,7 +428,7 @@ class Unit:
                     return UnitResult(
                         failed=_failed(failure), attempts=attempt, cost_usd=cost, tokens=tokens, run_id=failure.run_id
                     )
-                self._answers.clear()  # they were for the attempt that was made
+                self._answers.clear()  # they were for the previous attempt
                 wait_s = pause_before(retry, attempt)
                 self._owner.retries(self.key, attempt + 1, wait_s, failure.message)
                 await asyncio.sleep(wait_s)
@@ -465,12 +469,12 @@ class Unit:
             raise
         except errors.LeadropeError as error:
             if is_of_the_store(error):
-                raise  # never what a step came to
+                raise  # not the outcome of a step
             raise StepFailed(
                 error.message, kind=error.kind, hint=error.hint, can_heal=isinstance(error, _HEALING)
             ) from error
         except Exception as error:
-            # The boundary of a unit: a mistake in one kind must not take the other steps along.
+            # Error boundary of a unit: a bug in one kind must not take the other steps down.
             log.exception("step %s failed inside leadrope", self._step.id)
             raise StepFailed(
                 f"{self._step.id}: leadrope itself failed: {error!r}",
@@ -498,7 +502,7 @@ class Unit:
         others = {name: value for name, value in self._step.parameters.items() if name not in literal}
         secrets = self.host.secret_values()
         names = self._names()
-        # An input or a step that is called so has the older right to the name.
+        # An input or step named `secret` takes precedence.
         scope = {model.SECRET: secrets, **names} if self._kind.secret_references else names
         given = {**self._opened(fill(others, scope)), **literal}
         self.used_secrets = tuple(dict.fromkeys(secrets.used))
@@ -513,12 +517,14 @@ class Unit:
         return {**given, **{key: value for key, value in said.items() if key in fields}}
 
     def _names(self) -> Mapping[str, Any]:
-        """What the templates of its parameters may use."""
+        """Return the names that the templates of its parameters may use."""
         own = self._step.parameters.get(self._kind.names_in) if self._kind.names_in else None
         return {**self._scope, **templates.resolve(own, self._scope)} if isinstance(own, Mapping) else self._scope
 
     def _opened(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """With texts that are JSON as their values, in maps and lists that are received as JSON; in pflow's in all."""
+        """Parse texts that are JSON, inside the maps and lists of parameters that accept JSON; in pflow's dialect in
+        all.
+        """
         kind, written = self._kind, self._step.parameters
         names = set(written) if self._dialect == "pflow" else set(kind.opens)
         schema = registry.step_type(kind).parameters
@@ -560,34 +566,34 @@ class Unit:
             why = f": {answer.reason}" if answer.reason else ""
             raise StepFailed(f"{self._step.id}: not approved by {answer.by}{why}", kind="denied")
         if self._approved_beforehand(asked) is None:
-            self._approved_values = asked.values  # which a person has seen
+            self._approved_values = asked.values  # as shown to the person
 
     def _cache_key(self, given: dict[str, Any]) -> str:
-        ways = sorted(self.branches)  # what a step chooses can depend on what there is to choose from
+        ways = sorted(self.branches)  # a step's choice can depend on its branches
         return _digest(self._step.type, given, ways, list(self.policies), str(self.workspace))
 
 
 def _counted_from_one(scope: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The turns of a loop as pflow counts them."""
+    """Return the scope with loop turns counted from one, as pflow does."""
     turn = scope.get("__iteration__")
     return {**scope, "__iteration__": turn + 1} if isinstance(turn, int) else scope
 
 
 def pause_before(retry: model.Retry, attempt: int) -> float:
-    """Seconds between the attempt with this number and the next."""
+    """Return the seconds between this attempt and the next."""
     grows = 2 ** (attempt - 1) if retry.backoff == "exponential" else 1
     return min(retry.wait * grows, BACKOFF_MOST_S)
 
 
 def is_retried(failure: StepFailed, retry: model.Retry) -> bool:
-    """Whether the step asks for another attempt after an ending that is its program's own."""
+    """Whether the step's `retry` covers this failure of its own program."""
     if failure.kind == "command_failed":
         return "exit_code" in retry.retry_on or failure.outputs.get("exit_code") in retry.retry_on
     return failure.kind == "code_failed" and "exit_code" in retry.retry_on
 
 
 def _where(verdict: Deny) -> str:
-    """The layer of a run is here the workflow's own; `policy explain` knows the others."""
+    """Name the layer of a rule. The run layer is the workflow's own here; `policy explain` knows the others."""
     if verdict.rule == read_only_folders.RULE:
         return f"Give the folder without {extra_dirs.READ_ONLY}, or write into the workspace."
     if verdict.layer == "run":
@@ -596,13 +602,13 @@ def _where(verdict: Deny) -> str:
 
 
 def secrets_in(kind: Kind[Any], given: Mapping[str, Any]) -> list[str]:
-    """Texts that are secrets by their place: parameters that are, variables and headers that are called so."""
+    """Return texts that are secret by position: secret parameters, and variables and headers with such names."""
     found: list[str] = []
     todo = [(name in kind.secret, value) for name, value in given.items()]
     while todo:
         is_secret, value = todo.pop()
         if isinstance(value, str):
-            # `Bearer` is no secret, and would be blotted out wherever it stands.
+            # `Bearer` is not a secret and would be redacted wherever it occurs.
             found += [text for text in (value, *value.split()) if is_secret and len(text) > LONGEST_WORD]
         elif isinstance(value, Mapping):
             todo += [(is_secret or _says_secret(str(name)), inner) for name, inner in value.items()]
@@ -616,7 +622,7 @@ def _says_secret(name: str) -> bool:
 
 
 def scope_of_unit(step: model.Step, key: Key, item: Any, carried: Mapping[str, Any]) -> dict[str, Any]:
-    """The names that only this unit's templates know."""
+    """Return the names that only this unit's templates can use."""
     names: dict[str, Any] = {}
     if step.batch is not None and key.item is not None:
         names |= {step.batch.as_: item, "__index__": key.item}
@@ -626,7 +632,7 @@ def scope_of_unit(step: model.Step, key: Key, item: Any, carried: Mapping[str, A
 
 
 def uses(step: model.Step) -> frozenset[str]:
-    """The names that the step's own templates begin with; steps inside it are asked for theirs when they start."""
+    """Return the names that the step's own templates start with; nested steps are checked when they start."""
     return frozenset(reference.root for reference in templates.references(links.templated(step)))
 
 
@@ -637,15 +643,17 @@ def _failed(error: errors.LeadropeError) -> StepFailure:
 
 
 def _checked(done: StepDone) -> StepDone:
-    """Outputs go into a journal: what is not JSON is a mistake of the kind, told here and not at the disk."""
+    """Check that outputs are JSON: a mistake of the kind is reported here, not when the journal is written."""
     try:
         return msgspec.structs.replace(done, outputs=msgspec.json.decode(msgspec.json.encode(done.outputs)))
     except (TypeError, ValueError, msgspec.EncodeError) as error:
-        raise StepFailed(f"its outputs cannot be kept as JSON: {error}", kind="bad_output") from None
+        raise StepFailed(f"its outputs cannot be stored as JSON: {error}", kind="bad_output") from None
 
 
 def _written(given: dict[str, Any], kind: Kind[Any]) -> dict[str, Any]:
-    """What a template gave, as its place wants it: a number as text where only text fits, JSON as a list or map."""
+    """Convert template values to what the parameter expects: a number to text where only text fits, JSON to a list or
+    map.
+    """
     schema = registry.step_type(kind).parameters
     found = dict(given)
     for name, value in given.items():

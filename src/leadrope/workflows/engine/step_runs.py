@@ -1,7 +1,7 @@
-"""The runs of agents that steps start: with ids that a crash does not change, so that none of them is paid for twice.
+"""Agent runs started by steps, with ids that survive a crash, so that none is paid for twice.
 
-An execution that is continued finds the run of a step by its id. One that has ended is not done again; one that was cut
-off continues in its session; one that was stopped is followed by another run in the same session.
+A resumed execution finds the run of a step by its id. A finished run is not repeated, an interrupted one continues in
+its session, and a stopped one is followed by another run in the same session.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     from leadrope.workflows.steps.base import StepContext
 
 MOST_RUNS = 100
-"""Of one attempt of one unit: stopped and continued, again and again."""
+"""Limit for one attempt of one unit that is stopped and continued repeatedly."""
 
 
 class Before(msgspec.Struct, frozen=True, kw_only=True):
-    """What stopped runs of the same attempt have cost."""
+    """The cost of stopped runs of the same attempt."""
 
     cost_usd: float = 0.0
     tokens: int = 0
 
 
 class StepRun(msgspec.Struct, frozen=True, kw_only=True):
-    """Either a run that is at work here, or the result of one that has ended before."""
+    """Either a run in progress, or the result of one that has ended before."""
 
     job: Job | None = None
     result: RunResult | None = None
@@ -47,7 +47,7 @@ def run_id_of(execution_id: str, name: str, number: int = 0) -> str:
 
 
 async def begin(request: RunRequest, context: StepContext, show: Callable[[Recorded], None], title: str) -> StepRun:
-    """The run of a step: the one that there is, continued where it was cut off, or a new one."""
+    """Start or find the run of a step: continue an existing one where it was cut off, or create a new one."""
     service, name = context.service, context.run_name()
     before, resume, run_id = Before(), None, ""
     for number in range(MOST_RUNS):

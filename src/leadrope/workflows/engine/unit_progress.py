@@ -1,4 +1,4 @@
-"""The units of work inside one step, keyed by (step, iteration, item): which are next and what they come to. Pure."""
+"""The units of one step, keyed by (step, iteration, item): which are next and their combined outcome. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from leadrope.workflows.engine.plan import Outcome
 from leadrope.workflows.model import Batch
 
 WHOLE = -1
-"""In place of an iteration: what all units of a step with batch or loop came to together."""
+"""Stands for the iteration in the combined outcome of all units of a step with batch or loop."""
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
-    """Names one outcome in a journal. A step without loop is its iteration 0, one without batch has no item."""
+    """Identifies one outcome in a journal. A step without loop has iteration 0, one without batch has no item."""
 
     step: str
     iteration: int = 0
@@ -26,11 +26,13 @@ class Key(msgspec.Struct, frozen=True, order=True):
 
 
 class BatchProgress:
-    """The items of one batch, kept up to date: taking and settling an item costs the same however many there are.
+    """The state of a batch's items, updated incrementally.
 
-    progress = BatchProgress("review", batch, 3)
-    for key in progress.take(): …
-    progress.settle(key, Outcome(status="succeeded"))
+        progress = BatchProgress("review", batch, 3)
+        for key in progress.take(): …
+        progress.settle(key, Outcome(status="succeeded"))
+
+    Taking and settling an item takes constant time.
     """
 
     def __init__(
@@ -58,7 +60,7 @@ class BatchProgress:
                 self._waiting.append(key)
 
     def take(self) -> tuple[Key, ...]:
-        """The items that start now, never more at once than the batch allows; from now on they run."""
+        """Return the items that start now, within the batch's concurrency, and mark them as running."""
         if self._is_over:
             return ()
         room = min(self._batch.at_once - len(self._running), len(self._waiting))
@@ -79,7 +81,7 @@ class BatchProgress:
 
     @property
     def outcome(self) -> Outcome | None:
-        """What the items come to together; None while some run or wait."""
+        """Return the combined outcome of the items; None while some are running or waiting."""
         if self._running or (self._waiting and not self._is_over):
             return None
         failed = self._statuses["failed"]

@@ -1,1 +1,1 @@
-"""What an execution asks of people."""
+"""Questions from an execution to people."""

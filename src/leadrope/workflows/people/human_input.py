@@ -1,4 +1,4 @@
-"""What an execution asks of people: kept as approvals, answered here or from anywhere, for days if need be."""
+"""Questions from an execution to people: stored as approvals and answered here or elsewhere, even days later."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ class HumanInput:
         self._info = info
         self._executions = host.service.executions
         self._put_aside: dict[str, set[str]] = {}
-        """Approval id -> the steps that were put aside for it: several, where one answer counts for all of them."""
+        """Approval id -> the steps parked for it; one answer may count for several."""
 
     @property
     def _approvals(self) -> StepApprovals:
         return self._host.service.step_approvals
 
     async def ask(self, key: Key, asked: StepQuestion) -> tuple[str, Answer]:
-        """An answer that was given before, or the first one from here or elsewhere.
+        """Return an answer given before, or the first one from here or elsewhere, with the approval's id for
+        `give_back`.
 
-        Parked is raised where nobody is there. The approval's id comes with the answer, for `give_back`.
+        Raises Parked if nobody is there.
         """
         if self._is_refused:
             reason = "no one can answer, and the workflow was started without waiting"
@@ -72,7 +73,7 @@ class HumanInput:
     async def earlier_answer(self, key: Key, asked: StepQuestion, *, is_for_all: bool) -> Answer | None:
         """What was answered to the same question before; Parked where that is open and nobody is here.
 
-        `is_for_all`: whichever step and turn has asked it. A denial counts once: starting the step again asks again.
+        `is_for_all`: whichever step and turn asked it. A denial counts once: starting the step again asks again.
         """
         same = [
             approval
@@ -90,16 +91,16 @@ class HumanInput:
         return None
 
     def tell(self, key: Key, run_id: str, approval_id: str, asked: StepQuestion) -> None:
-        """That the agent of a step asks: whoever looks on must not wonder why nothing happens.
+        """Report that a step's agent is asking, so that watchers know why nothing happens.
 
-        Where the answer is no already, nothing waits, and the step has a warning.
+        If it was denied already, nothing waits and the step gets a warning.
         """
         if not self._is_refused:
             self._host.tell(self._event(key, approval_id, asked, run_id))
 
     @property
     def _is_refused(self) -> bool:
-        """Whether nobody is there, and nobody is waited for."""
+        """Return whether nobody is there and nobody is waited for."""
         return self._host.on_ask == "deny" and self._host.people is None
 
     def _event(self, key: Key, approval_id: str, asked: StepQuestion, run_id: str = "") -> StepAsked:
@@ -126,7 +127,7 @@ class HumanInput:
         )
 
     def _tell_answer(self, key: Key, approval_id: str, answer: Answer) -> None:
-        """Once: whoever answers while nobody owns the execution has told it already."""
+        """Report an answer once: answers given while nobody owned the execution were reported then."""
         if approval_id in self._host.answered:
             return
         self._host.answered.add(approval_id)
@@ -146,7 +147,7 @@ class HumanInput:
 
     @property
     def _execution(self) -> str:
-        """As events name it: the one that the log belongs to is not named."""
+        """The id as used in events: empty for the execution that owns the log."""
         return self._info.id if self._info.parent is not None else ""
 
     async def give_back(self, approval_ids: Sequence[str]) -> None:
@@ -154,7 +155,7 @@ class HumanInput:
         await self._approvals.give_back([approval_id for approval_id in approval_ids if approval_id])
 
     async def _heard(self, key: Key, approval: Approval, asked: StepQuestion) -> Answer | None:
-        """The first answer counts, wherever it comes from. None: it is in the store."""
+        """Wait for the first answer from anywhere. None: it is in the store."""
         if self._host.people is None:
             raise await self._parked(key, approval.id)
         here = asyncio.ensure_future(self._host.people.ask(asked, approval.id))
@@ -187,7 +188,7 @@ class HumanInput:
         )
 
     async def _decide(self, approval: Approval, answer: Answer) -> Answer | None:
-        """An answer from here is used as it was given; what is secret in it is not kept."""
+        """Record an answer given here, without secrets, and return it as given."""
         answer = answers.checked(approval, answer)
         clean = self._host.redactor.clean
         text = clean(msgspec.json.encode(answer).decode()).encode()
@@ -201,7 +202,7 @@ class HumanInput:
             while (await self._approvals.get(approval_id)).state == "pending":
                 await heard.wait(LOOK_S)
 
-    # -- what is open -------------------------------------------------------------------------------------------------
+    # -- open questions -----------------------------------------------------------------------------------------------
 
     async def answered_steps(self) -> set[str]:
         """Steps that were put aside and have an answer since, also to a question of a workflow that they call."""
@@ -228,7 +229,7 @@ class HumanInput:
 
 
 def _stored(approval: Approval) -> Answer:
-    """One without its text was withdrawn or closed by leadrope itself."""
+    """Return the stored answer; one without a text was withdrawn or closed by leadrope itself."""
     if approval.answer is not None:
         return read_answer(approval.answer)
     return Answer(approved=False, by=approval.by, reason=approval.reason)

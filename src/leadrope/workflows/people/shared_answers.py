@@ -1,7 +1,7 @@
-"""Answers that count for every unit of an execution that asks exactly the same: a batch is asked about once.
+"""Shares one answer among all units that ask exactly the same: a batch asks once.
 
-The code of a step stands in the author's file and is the same for each item; five hundred items would be five hundred
-times the same question.
+The code of a step is the author's and the same for each item; five hundred items would ask the same question five
+hundred times.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Ask = Callable[[], Awaitable[Answer]]
 
 
 class SharedAnswers:
-    """Lives as long as the outermost workflow does in this process."""
+    """Lives as long as the outermost workflow in this process."""
 
     def __init__(self) -> None:
         self._known: dict[str, Answer] = {}
@@ -25,7 +25,7 @@ class SharedAnswers:
     async def ask(self, question: str, earlier: Callable[[], Awaitable[Answer | None]], ask: Ask) -> Answer:
         """The one answer to `question`; whoever comes second waits for it.
 
-        `earlier` gives an answer that was given before this process began, and raises Parked while one is awaited.
+        `earlier` returns an answer from before this process started, and raises Parked while one is pending.
         """
         async with self._locks[question]:
             if question not in self._known:

@@ -1,4 +1,4 @@
-"""Whether a person who approved a step has seen exactly the call that it then makes. Pure."""
+"""Decides whether the person who approved a step has seen exactly the call it then makes. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from leadrope.workflows.language import templates
 
 
 def has_shown(values: Mapping[str, Any], call: ToolCall, workspace: Path) -> bool:
-    """`values`: the resolved parameters as they were shown, without secrets. What was hidden was not seen."""
+    """Return whether `values`, the parameters as shown without secrets, include this call. Hidden parts count as not
+    seen.
+    """
     mark = fingerprint(call.name, call.input)
     return any(fingerprint(name, input_) == mark for name, input_ in _calls(values, workspace))
 
 
 def _calls(values: Mapping[str, Any], workspace: Path) -> list[tuple[str, dict[str, Any]]]:
-    """The calls that a step with these parameters makes: those of `shell`, `code` and `mcp`."""
+    """Return the calls that a step with these parameters makes: those of `shell`, `code` and `mcp`."""
     found: list[tuple[str, dict[str, Any]]] = []
     command = values.get("command")
     if isinstance(command, list):

@@ -1,1 +1,1 @@
-"""The kinds of steps, one file each; `registry.KINDS` is the one list that names them."""
+"""The kinds of steps, one file each; `registry.KINDS` is the only list of them."""

@@ -1,4 +1,4 @@
-"""The step `agent` (`claude-code` is the same): one run of an agent, through the service like every other run."""
+"""The step `agent` (alias `claude-code`): one agent run, started through the service like every other run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from leadrope.workflows.tools import file_calls, workspace_files
 OnDenied = Literal["degrade", "ignore", "fail"]
 MAX_PROMPT_CHARS = 1_000_000
 DENIALS_TOLD = 10
-"""Denied calls that are warnings of their own; `denials` has all of them."""
+"""Denied calls that get a warning of their own; `denials` lists all of them."""
 ALONE: Mapping[str, Any] = {
     "instructions": False,
     "tools": [],
@@ -61,7 +61,7 @@ ALONE: Mapping[str, Any] = {
     "mode": "dontAsk",
     "persist_session": False,
 }
-"""A model with nothing in its hands, whatever the user's configuration gives to his agents."""
+"""A model without tools, whatever the user's configuration gives to agents."""
 
 
 class AgentConfig(AgentOptions, frozen=True, kw_only=True):
@@ -117,7 +117,7 @@ _AS_THEY_ARE = frozenset(AgentOptions.__struct_fields__) - {"attachments", "sche
 
 
 def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a run would refuse, whatever the templates give."""
+    """Yield what a run would reject, whatever values the templates get."""
     known = templates.settled(parameters)
     yield from model_mistakes(known)
     turns = known.get("max_turns")
@@ -132,7 +132,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if _is_blank(known.get("resume")):
         yield "resume", "it is empty. Name a session, or leave it out."
     yield from _tool_mistakes(known)
-    # A folder that is the same wherever the workflow runs; whether it is there is told when it does.
+    # A folder that does not depend on where the workflow runs; whether it exists is checked at run time.
     cwd = known.get("cwd")
     if isinstance(cwd, str) and cwd.startswith("/") and "\0" not in cwd:
         try:
@@ -161,7 +161,7 @@ def _no_pattern(entry: str) -> str | None:
 
 
 def model_mistakes(known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Of whoever answers, what it is asked, and what the answer must fit."""
+    """Check the parameters that all model steps share: the model, the prompt and the schema of the answer."""
     if _is_blank(known.get("prompt")):
         yield "prompt", "it is empty. Write what is to be done."
     if _is_blank(known.get("model")):
@@ -184,7 +184,7 @@ def _is_blank(value: object) -> bool:
 
 
 async def attached(names: Iterable[str], context: StepContext, parameter: str) -> dict[str, Any]:
-    """Fields of a request. Each file is asked for like any other reading: what is attached goes to a model."""
+    """Return request fields for attached files. Each file is permitted like any read: its content goes to a model."""
     found = [workspace_files.find(context.workspace, name, parameter=parameter) for name in names]
     allowed = [await file_calls.may_read(context, place, parameter=parameter) for place in found]
     return (
@@ -213,7 +213,7 @@ async def run(config: AgentConfig, context: StepContext) -> StepDone:
         "agent_sandbox": msgspec.to_builtins(own_sandbox) if own_sandbox is not None else None,
         "output_schema": config.output_schema,
     }
-    # What a step has where it says nothing gives way to its agent, and the model to a purpose.
+    # The step's own defaults yield to those of its agent, and its default model to one chosen by purpose.
     usual: dict[str, Any] = {}
     for name, value in {
         "model": model_of(config.model, context),
@@ -244,7 +244,7 @@ def _extra_dir(text: str, context: StepContext) -> str:
 
 
 def _folder(name: str, context: StepContext, parameter: str, *, is_read_only: bool = False) -> Path:
-    """In the workspace, or in a folder that this execution was given."""
+    """Resolve a folder in the workspace, or one that this execution was given."""
     text = extra_dirs.spell(name, is_read_only=is_read_only)
     asked = access_requests.outside(text, context.workspace, context.environ)
     folder = access_requests.folder_of(name, context.workspace, context.environ)
@@ -259,15 +259,15 @@ def _folder(name: str, context: StepContext, parameter: str, *, is_read_only: bo
 
 
 def model_of(named: str, context: StepContext) -> str:
-    """The step's own model, or what whoever started the workflow has chosen for steps that name none."""
+    """Return the step's own model, or the one chosen at the start for steps that name none."""
     return named if "model" in context.sources else context.service.config.step_model or named
 
 
 def billing_of(use_api_key: bool, context: StepContext) -> str | None:
-    """Who pays for a step; None: as the user's configuration says.
+    """Return who pays for a step; None to follow the user's configuration.
 
-    A step that does not ask for a key never spends one, not even that of leadrope's own .env: only the user himself,
-    by what he says for every run, makes a key the usual way to pay.
+    A step that does not ask for an API key never uses one, not even the one in leadrope's own .env. Only the user can
+    make a key the default way to pay, with a setting for all runs.
     """
     if use_api_key:
         return "api_key"
@@ -279,11 +279,11 @@ def billing_of(use_api_key: bool, context: StepContext) -> str | None:
 def request_for(
     given: dict[str, Any], context: StepContext, *, usual_s: float | None = None, usual: Mapping[str, Any] | None = None
 ) -> RunRequest:
-    """What the step says, above its agent, above what it has where nothing is said, above the user's configuration."""
+    """Build the run request. Precedence: the step, its agent, the step's defaults, the user's configuration."""
     wall_s = context.timeout_s or usual_s
     given = given | {"limits": {} if wall_s is None else {"wall_s": wall_s}}
     if context.budget_usd is not None:
-        # As a rule, which can only tighten: a workflow's file is not the user's own word on what a run may cost.
+        # As a policy rule, which can only tighten: a workflow file must not override the user's own cost limit.
         given["policies"] = (*given.get("policies", ()), {"max_budget_usd": context.budget_usd})
     if context.rehearsal is not None:
         given |= context.rehearsal.request_fields(context.key, given["labels"])
@@ -291,9 +291,9 @@ def request_for(
 
 
 async def ask(request: RunRequest, context: StepContext) -> RunResult:
-    """One run to its end, without the run's secrets; where the step itself is ended, the run is ended first.
+    """Run the request to its end and redact its secrets; if the step is cancelled, the run is ended first.
 
-    One that a crash has cut off is continued, and one that had ended before the crash is not done again.
+    A run that a crash cut off is continued, and one that had ended before the crash is not repeated.
     """
     watcher = _Watcher(context)
     prompt = redactor_of(request, context.environ).clean(request.prompt)
@@ -306,13 +306,13 @@ async def ask(request: RunRequest, context: StepContext) -> RunResult:
     try:
         result = without_known(await job.result(), job.redactor)
         if job.unstored is not None and not result.ok:
-            raise errors.StoreFull(job.unstored.message, hint=job.unstored.hint)  # it was ended for that alone
+            raise errors.StoreFull(job.unstored.message, hint=job.unstored.hint)  # the only reason for its end
         return with_cost(watcher.explained(result, has_address=request.base_url is not None), begun.before)
     except errors.LeadropeError as error:
         error.hint = in_words_of_a_step(error.hint)
         raise
     except asyncio.CancelledError:
-        if not context.service.is_closing:  # else the next owner continues it
+        if not context.service.is_closing:  # otherwise the next owner continues it
             await context.service.stop(job.id, "its workflow was stopped")
             await asyncio.wait((asyncio.ensure_future(job.result()),))
         raise
@@ -327,18 +327,18 @@ _OTHER_WORDS = {
     r"leave out billing": "leave out `use_api_key`",
     r" A program can also pass `credential=[^`]*`\.": "",
 }
-"""Both spellings, of the terminal and of Python: workflows are started from either."""
+"""Both spellings, the terminal's and Python's: workflows are started from either."""
 
 
 def in_words_of_a_step(hint: str | None) -> str | None:
-    """What a run advises, with the parameters of a step in place of the program's options."""
+    """Rewrite a run's hint to name the step's parameters instead of the program's options."""
     for said, meant in _OTHER_WORDS.items() if hint else ():
         hint = re.sub(said, meant, hint or "")
     return hint
 
 
 class _Watcher:
-    """A run's events as what the step does at the moment."""
+    """Translates a run's events into the step's current activity."""
 
     def __init__(self, context: StepContext) -> None:
         self._context = context
@@ -373,13 +373,13 @@ class _Watcher:
         self._context.say(self._action, cost_usd=cost)
 
     def _retries(self, error: str, number: int, delay_s: float) -> None:
-        """A server that cannot be reached is told at the first retry: nothing else would tell that in a pipe."""
+        """Report an unreachable server at the first retry: in non-interactive output nothing else would."""
         if events.is_unreachable(error) and error != self._unreachable:
             self._unreachable = error
             self._context.retries(number + 1, delay_s, error)
 
     def explained(self, result: RunResult, *, has_address: bool) -> RunResult:
-        """A run whose time was up while it waited for its model did not have too much to do."""
+        """Replace the error of a run that timed out while waiting for its model: the task was not too large."""
         if result.outcome != "timed_out" or not self._unreachable or result.error is None:
             return result
         message = f"{self._unreachable}; the step's time was up before it was reached"
@@ -424,9 +424,10 @@ def _asked_question(asked: events.QuestionRequested) -> StepQuestion:
 def done(
     result: RunResult, *, has_schema: bool, lost_schema: bool = False, on_denied: OnDenied = "degrade"
 ) -> StepDone:
-    """What a run came to, as a step. A schema that was missed and a denied call are soft failures; an error is none.
+    """Convert a run's result into the step's. A missed schema and a denied call are soft failures; an error is a
+    failure.
 
-    An agent that was denied every call has answered all the same: the steps after it have its answer to judge.
+    An agent whose calls were all denied has still answered, and the steps after it can check that answer.
     """
     if not result.ok and result.outcome != "denied":
         raise _failure(result)
@@ -451,7 +452,7 @@ def done(
         raise StepFailed(
             denials.describe(denied),
             kind="denied",
-            hint="Give the agent a mode, tools or an `allow` with which it can work, or say `on_denied: degrade`.",
+            hint="Give the agent a mode, tools or an `allow` with which it can work, or set `on_denied: degrade`.",
             outputs=outputs,
             cost_usd=_cost(result),
             tokens=_tokens(result),
@@ -499,7 +500,7 @@ def _failure(result: RunResult) -> StepFailed:
 
 
 def with_cost(result: RunResult, before: step_runs.Before) -> RunResult:
-    """With what stopped runs of the same attempt have cost."""
+    """Add what stopped runs of the same attempt have cost."""
     if result.totals is None:
         return msgspec.structs.replace(result, cost_usd=result.cost_usd + before.cost_usd)
     totals = msgspec.structs.replace(
@@ -526,7 +527,7 @@ def check_prompt(prompt: str, limit: int, context: StepContext) -> None:
         raise StepFailed(
             f"the prompt of {context.key.step!r} is empty{why}",
             kind="empty_prompt",
-            hint="Look at what the step before it gave." if names else "Write a prompt.",
+            hint="Check the output of the step before it." if names else "Write a prompt.",
         )
     if len(prompt) > limit:
         raise StepFailed(

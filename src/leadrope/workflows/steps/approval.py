@@ -1,4 +1,4 @@
-"""The step `approval`: the workflow continues when a person has approved, chosen or filled in a form."""
+"""The step `approval`: the workflow continues once a person has approved, chosen or filled in a form."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _field(name: str, config: FieldConfig) -> forms.FormField:
 
 
 def _fields(config: ApprovalConfig) -> tuple[forms.FormField, ...]:
-    """With defaults as their fields want them: a template may have given a number as a text."""
+    """Return the form's fields with defaults of the right type: a template may have given a number as text."""
     found = []
     for name, one in config.fields.items():
         field = _field(name, one)
@@ -110,7 +110,7 @@ _TYPES = {"text": "string", "number": "number", "choice": "string", "boolean": "
 
 
 def outputs_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """What `answer` holds: the fields, with their types."""
+    """Return the schema of `answer`: the fields with their types."""
     fields = parameters.get("fields", {})
     if not isinstance(fields, Mapping):
         return {}
@@ -122,7 +122,7 @@ def outputs_of(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def run(config: ApprovalConfig, context: StepContext) -> StepDone:
-    """A no takes the branch `denied` where there is one, and is a failure where there is none."""
+    """Ask the person. A denial takes the branch `denied` if there is one, and otherwise fails the step."""
     fields = _fields(config)
     seen = (config.message, config.values, config.choices, *((fields,) if fields else ()))
     content = msgspec.json.encode(seen, order="deterministic")

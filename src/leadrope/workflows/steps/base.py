@@ -1,7 +1,8 @@
-"""What a kind of step is: its parameters as a type, what it gives, and one coroutine. Knows no file, plan or journal.
+"""Defines a kind of step: typed parameters, declared outputs, and one coroutine. Independent of files, plan and
+journal.
 
-A kind is a module with a `KIND`. Its parameters come resolved, and of their declared types; what it cannot do it raises
-as StepFailed. Whatever it does to the world it asks for first (`Context.permit`), so that no step passes the gate by.
+A kind is a module with a `KIND`. Its parameters arrive resolved and typed; it raises StepFailed for what it cannot do.
+It asks for permission before every side effect (`StepContext.permit`), so that no step bypasses the gate.
 """
 
 from __future__ import annotations
@@ -31,34 +32,34 @@ C = TypeVar("C", bound=msgspec.Struct)
 
 
 class StepConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The parameters of a kind. Field descriptions (Meta) and defaults are what forms and `flow check` show."""
+    """The parameters of a kind. Forms and `flow check` show the field descriptions (Meta) and defaults."""
 
 
 class Caution(msgspec.Struct, frozen=True, kw_only=True):
-    """A soft failure: the step has a result, and the workflow is degraded. `kind` is for programs."""
+    """A soft failure: the step has a result, and the workflow is degraded. `kind` is a stable identifier."""
 
     kind: str
     message: str
 
 
 class StepDone(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What one unit of a step came to."""
+    """The result of one unit of a step."""
 
     outputs: dict[str, Any] = {}
     """JSON values by name, as the kind declares them."""
     warnings: tuple[Caution, ...] = ()
     branch: str | None = None
-    """Which way of a `next` map is taken."""
+    """The branch of a `next` map that is taken."""
     cost_usd: float = 0.0
     tokens: int = 0
     run_id: str | None = None
-    """The agent's run, for those who want its events."""
+    """The agent's run, for looking up its events."""
     is_cached: bool = False
-    """Set by the engine: nothing was done, these are outputs of an earlier execution."""
+    """Set by the engine: nothing was run, these are outputs of an earlier execution."""
 
 
 class StepFailed(errors.LeadropeError):
-    """One unit of a step failed. `can_heal`: the same once more may work, so a `retry` counts."""
+    """One unit of a step failed. `can_heal`: trying again may help, so a `retry` applies."""
 
     def __init__(
         self,
@@ -77,15 +78,17 @@ class StepFailed(errors.LeadropeError):
         self.kind = kind
         self.can_heal = can_heal
         self.outputs = dict(outputs or {})
-        """What there is all the same (a command's stderr, its exit code), for the step that handles the error."""
+        """Outputs available despite the failure (a command's stderr, its exit code), for the step that handles the
+        error.
+        """
         self.cost_usd = cost_usd
         self.tokens = tokens
         self.run_id = run_id
         self.code = code
-        """The exit code that the author of the workflow has chosen."""
+        """The exit code chosen by the workflow's author."""
 
 
-class Parked(Exception):  # no error: the execution is put aside, and goes on when a person has answered
+class Parked(Exception):  # not an error: the execution is parked and resumed when a person has answered
     """Raised through a unit whose person is not there."""
 
     def __init__(self, approval_id: str) -> None:
@@ -94,57 +97,57 @@ class Parked(Exception):  # no error: the execution is put aside, and goes on wh
 
 
 class StepQuestion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a person is asked before a workflow goes on."""
+    """What a person is asked before a workflow continues."""
 
     kind: ApprovalKind
-    """`step`: the step itself; `tool_call`: a call of it, or of its agent, that a rule wants approved."""
+    """`step`: the step itself; `tool_call`: a call by it or by its agent that a rule wants approved."""
     title: str
     detail: str = ""
-    """Markdown; for a call its text as it would run."""
+    """Markdown; for a call, its text as it would run."""
     choices: tuple[str, ...] = ()
-    """Empty: yes or no."""
+    """Empty: approve or deny."""
     fields: tuple[FormField, ...] = ()
-    """What is to be filled in."""
+    """The form's fields."""
     values: dict[str, Any] = {}
-    """The resolved parameters, shown as they are."""
+    """The resolved parameters, shown verbatim."""
     reason: str = ""
-    """Why somebody is asked, in words."""
+    """Why approval is needed, for the reader."""
     rule: str = ""
-    """The rule that wants it approved."""
+    """The rule that requires approval."""
     layer: str = ""
-    """Where that rule comes from."""
+    """The policy layer of that rule."""
     call: ToolCall | None = None
-    """Of a `tool_call`: exactly what would run."""
+    """For a `tool_call`: exactly what would run."""
     risk: Risk = "medium"
     reading: str = ""
-    """How a command is read: the programs that it would start."""
+    """How a command was parsed: the programs that it would start."""
     is_editable: bool = False
-    """Whether the step runs the call as a person has edited it."""
+    """Whether the step can run the call as edited by a person."""
     expires_s: float = 0.0
-    """Seconds until silence becomes a no; 0: never."""
+    """Seconds until a missing answer counts as a denial; 0: never."""
     fingerprint: str = ""
-    """Of exactly what is asked; an answer counts for nothing else."""
+    """Hash of exactly what is asked; an answer is valid only for that."""
 
 
 class StepContext(Protocol):
-    """What a unit knows of its place, and what it may ask for."""
+    """What a unit knows about its execution, and the services it can use."""
 
     @property
     def execution_id(self) -> str: ...
     @property
     def outermost_id(self) -> str:
-        """Of the outermost execution, which this one is inside of."""
+        """The outermost of the nested executions."""
         ...
 
     def run_name(self) -> str:
-        """Of the next run of an agent in this attempt of the unit: the same after a crash."""
+        """The name of the next agent run in this attempt of the unit: the same after a crash."""
         ...
 
     @property
     def key(self) -> Key: ...
     @property
     def workspace(self) -> Path:
-        """The folder of the workflow's execution, resolved; files lie in it."""
+        """The folder of the workflow's execution, resolved; files are inside it."""
         ...
 
     @property
@@ -156,36 +159,38 @@ class StepContext(Protocol):
 
     @property
     def timeout_s(self) -> float | None:
-        """What the step says. The engine itself ends a unit a little later; a kind that can end better does it here."""
+        """The step's time-out. The engine ends a unit shortly after it; a kind that can end more cleanly does so
+        itself.
+        """
         ...
 
     @property
     def budget_usd(self) -> float | None: ...
     @property
     def policies(self) -> tuple[dict[str, Any], ...]:
-        """Rules of the workflow, of those around it, and of the step: each a layer of its own."""
+        """Rules of the workflow, of enclosing workflows, and of the step: one layer each."""
         ...
 
     @property
     def branches(self) -> frozenset[str]:
-        """The ways of the step's `next` map; empty where it has none."""
+        """The branches of the step's `next` map; empty if it has none."""
         ...
 
     @property
     def depth(self) -> int:
-        """Of workflows inside workflows; 0 outside."""
+        """Nesting depth of the workflow; 0 for the outermost."""
         ...
 
     @property
     def sources(self) -> Mapping[str, Any]:
-        """The parameters as written, with their templates, for messages that name them."""
+        """The parameters as written, with their templates, for use in messages."""
         ...
 
     @property
     def service(self) -> Service: ...
     @property
     def used_secrets(self) -> tuple[str, ...]:
-        """The values of `${secret.NAME}` in its parameters, for a kind that must keep them out of its outputs."""
+        """The values of `${secret.NAME}` in its parameters, for kinds that must keep them out of their outputs."""
         ...
 
     @property
@@ -195,61 +200,61 @@ class StepContext(Protocol):
 
     @property
     def rehearsal(self) -> Rehearsal | None:
-        """Where the model of the execution is a script."""
+        """Set if a script plays the model of the execution."""
         ...
 
     @property
     def redactor(self) -> Redactor:
-        """Knows the secrets that nothing which is kept may hold."""
+        """Removes the secrets that must not be stored."""
         ...
 
     @property
     def approver(self) -> Approver | None:
-        """Who is asked for the calls of an agent, where somebody is there."""
+        """Decides on the calls of an agent, if a person is there."""
         ...
 
     @property
     def commands(self) -> Commands:
-        """Runs commands and code of this workflow, through its gate, in its sandbox."""
+        """Runs commands and code of this workflow, through its gate and in its sandbox."""
         ...
 
     def retries(self, attempt: int, wait_s: float, why: str) -> None:
-        """Say that something in it is tried again by itself."""
+        """Report an automatic retry inside the step."""
         ...
 
     def is_named_elsewhere(self, text: str) -> bool:
-        """Whether another step of the workflow has this text among its parameters."""
+        """Return whether another step of the workflow has this text in its parameters."""
         ...
 
     def say(self, action: str, *, cost_usd: float = 0.0) -> None:
-        """What it does at the moment and what it has cost so far, for the live view and the workflow's budget."""
+        """Report the current activity and the cost so far, for the live view and the workflow's budget."""
         ...
 
     def notify(self, notice: Notice) -> None:
-        """Say what the user should know about the sandbox of something that the step has started."""
+        """Report a sandbox notice about something that the step has started."""
         ...
 
     def asks(self, run_id: str, approval_id: str, asked: StepQuestion) -> None:
-        """Say that the agent of this step asks a person, who answers its run."""
+        """Report that this step's agent asks a person; the answer goes to its run."""
         ...
 
     async def permit(self, call: ToolCall, *, is_own: bool = True) -> ToolCall:
-        """The call as it may be done (a person may have changed it); StepFailed of kind `denied` where it may not.
+        """Return the call as permitted (a person may have edited it); raises StepFailed of kind `denied` if it is not.
 
-        `is_own`: its text stands in the file, and nothing that a step gave became a part of it.
+        `is_own`: its text is written in the file, with nothing from a step's output in it.
         """
         ...
 
     async def ask(self, asked: StepQuestion) -> Answer:
-        """A person's word. Where nobody is there the whole workflow is put aside, and this never returns."""
+        """Ask a person and return the answer. If nobody is there, the workflow is parked and this never returns."""
         ...
 
     async def subflow(self, name: str, inputs: Mapping[str, Any]) -> StepDone:
-        """Another workflow, one deeper."""
+        """Run another workflow, nested in this one."""
         ...
 
     async def run_inside(self) -> StepDone:
-        """The steps inside this one; the outputs of each are under its name."""
+        """Run the steps of a group; the outputs of each are under its name."""
         ...
 
 
@@ -262,50 +267,51 @@ class Kind(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
     """One line, for lists and forms."""
     config: type[C]
     outputs: Mapping[str, Any]
-    """A JSON Schema by name; `{}` for any value."""
+    """JSON Schemas by output name; `{}` for any value."""
     run: Run[C]
     has_open_outputs: bool = False
     own_outputs: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
-    """The outputs of a step with these parameters, where these name them; None where that is not known."""
+    """Returns the output names of a step whose parameters define them; None if they are not known."""
     output_schemas: Mapping[str, str] = {}
     outputs_of: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
-    """Schemas of outputs that the parameters, as they are written, say more about."""
+    """Returns schemas of outputs that the parameters as written describe more precisely."""
     default_timeout_s: float | None = None
     ends_itself: bool = False
-    """It keeps its time-out by itself, and can tell more about it; the engine's own clock is only the last one."""
+    """It enforces its time-out itself and can report more about it; the engine's clock is only a fallback."""
     fill: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]] | None = None
-    """Parameters as written and the values by name in, parameters filled out; None: as templates are everywhere."""
+    """Resolves the templates, given the parameters as written and the values by name; None for the usual way."""
     opens: tuple[str, ...] = ()
-    """Parameters that are received as JSON: in a map or list a text that is JSON itself is passed on as its value."""
+    """Parameters received as JSON: inside a map or list, a text that is JSON is passed on as its value."""
     opens_itself: tuple[str, ...] = ()
-    """Parameters of which only the kind knows where they take a list or an object."""
+    """Parameters for which only the kind knows where they take a list or an object."""
     has_commands: bool = False
-    """It runs commands or code: what they need can be made ready while they are judged."""
+    """It runs commands or code: their sandbox can be prepared while they are being approved."""
     secret: tuple[str, ...] = ()
-    """Parameters whose values are never shown or kept."""
+    """Parameters whose values are never shown or stored."""
     secret_references: tuple[str, ...] = ()
-    """Parameters in which `${secret.NAME}` may stand."""
+    """Parameters that may contain `${secret.NAME}`."""
     mistakes: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
-    """What is wrong with parameters as they are written, and no schema can say: the parameter, and why."""
+    """Yields mistakes in the parameters as written that no schema can express: the parameter, and why."""
     names_in: str = ""
-    """The parameter, a map, whose keys are names for the templates of the others."""
+    """The map parameter whose keys are names for the templates of the other parameters."""
     branches: Callable[[Mapping[str, Any]], Collection[str] | None] | None = None
-    """The branches that a step with these parameters can choose; None where its templates decide. Left out: none."""
+    """Returns the branches that a step with these parameters can choose; None if templates decide. Unset: no branches.
+    """
 
 
 def as_mistake(error: errors.LeadropeError) -> str:
-    """An error that a step would end with, told before it starts."""
+    """Describe an error that a step would end with, for reporting it before the step starts."""
     return f"{error.message}. {error.hint}" if error.hint else error.message
 
 
 def brief(text: str, limit: int = 200) -> str:
-    """A text for one line of a message."""
+    """Shorten a text to one line for a message."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 def told(call: ToolCall) -> str:
-    """A call as a person reads it."""
+    """Describe a call for people."""
     for name in ("command", "file_path", "url", "path"):
         if isinstance(value := call.input.get(name), str):
             return value

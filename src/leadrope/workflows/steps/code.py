@@ -1,6 +1,6 @@
-"""`code`: the body of a Python function with typed inputs, in a process of its own. Decides nothing about rules.
+"""`code`: the body of a Python function with typed inputs, run in a process of its own. Rules are decided elsewhere.
 
-`${` in the code is not a template: values come in through `inputs`, as variables, and never as text of the program.
+`${` in the code is not a template: values come in as variables through `inputs`, never as program text.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import ast
 
 _HINTS: Mapping[str, str] = {
-    "bad_input": "Look at the templates in `inputs`, or declare another type at the top of the code.",
+    "bad_input": "Check the templates in `inputs`, or declare another type at the top of the code.",
     "bad_result": "The result must be JSON: text, number, boolean, null, list or dict of these.",
 }
 
@@ -49,7 +49,7 @@ class Code(StepConfig, frozen=True, kw_only=True):
 
 
 def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Code that leadrope's own Python cannot read; another interpreter may know more."""
+    """Yield syntax errors, as leadrope's own Python sees them; another interpreter may accept more."""
     import ast  # noqa: PLC0415  # only where a workflow has code
 
     source = parameters.get("code")
@@ -88,7 +88,7 @@ async def run(config: Code, context: StepContext) -> StepDone:
         raise StepFailed(
             "the code was changed when it was approved, and code cannot be changed there",
             kind="denied",
-            hint="Change it in the file, and start again.",
+            hint="Edit it in the file, and start again.",
         )
     context.say(name)
     try:
@@ -119,7 +119,7 @@ async def run(config: Code, context: StepContext) -> StepDone:
 
 
 def _chosen(name: str | None, context: StepContext) -> str | None:
-    """The way that the code has chosen; StepFailed where that is none that the step declares."""
+    """Return the branch that the code chose; raises StepFailed if the step does not declare it."""
     ways = context.branches
     if name in ways or (name is None and not ways):
         return name
@@ -141,7 +141,7 @@ def branches(parameters: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 
 def _told_once(message: str, trace: str) -> str:
-    """The error with the way to it; a traceback ends with the error, which stands at the top already."""
+    """Combine error and traceback without repeating the error: it is at the top and at the traceback's end."""
     said = re.sub(r"^line [0-9]+: ", "", message)
     way = trace.rstrip().removesuffix(said).rstrip()
     return f"{message}\n{way}" if way else message

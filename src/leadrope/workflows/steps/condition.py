@@ -1,4 +1,4 @@
-"""The step `condition`: yes or no, by a text, a pattern, an expression or a value; and the branch that follows."""
+"""The step `condition`: yes or no, by a text, a pattern, an expression or a value, and the branch that follows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ConditionConfig(StepConfig, frozen=True, kw_only=True):
 
 
 _OWN = ("value", "text", "line")
-"""Names that only an expression knows."""
+"""Names available only in expressions."""
 
 
 def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -64,7 +64,7 @@ def branches(_parameters: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def fill(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
-    """An expression is given its values and never their text: else an answer could be a part of the question."""
+    """Resolve the parameters; an expression gets values, never their text, so data cannot change the expression."""
     others = {name: value for name, value in given.items() if name != "expression"}
     filled = templates.resolve(others, scope)
     expression = given.get("expression")
@@ -72,7 +72,7 @@ def fill(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
         return dict(filled) if expression is None else {**filled, "expression": expression}
     text = templates.as_text(filled.get("text"))
     own = {"value": filled.get("value"), "text": text, "line": last_line(text)}
-    # Its own names come last: a step called `text` is reached as ${text} nowhere else either.
+    # Its own names take precedence; a step called `text` cannot be reached as ${text} anywhere else either.
     return {**filled, "expression": conditions.holds(expression, {**scope, **own})}
 
 
@@ -81,8 +81,8 @@ async def run(config: ConditionConfig, context: StepContext) -> StepDone:
     if len(ways) > 1:
         raise StepFailed(_both(ways), kind="bad_input", hint=_JOIN)
     if ways and getattr(config, ways[0]) is None:
-        # Else the answer would be whether there is any text at all.
-        raise StepFailed(f"{ways[0]}: {_NULL}", kind="bad_input", hint="Look at what its template gave.")
+        # Otherwise the result would only say whether there is any text.
+        raise StepFailed(f"{ways[0]}: {_NULL}", kind="bad_input", hint="Check what its template returned.")
     has_text, has_value = ("text" in context.sources), ("value" in context.sources)
     if has_text and has_value and config.expression is None:
         raise StepFailed("a condition looks at `text` or at `value`, and both are given", kind="bad_input")
@@ -109,7 +109,7 @@ def _both(ways: Sequence[str]) -> str:
 
 
 def last_line(text: str) -> str:
-    """The last line that is not empty, where an agent's verdict stands."""
+    """Return the last line that is not empty, where an agent puts its verdict."""
     lines = text.rstrip().rsplit("\n", 1)
     return lines[-1].strip()
 
@@ -117,7 +117,7 @@ def last_line(text: str) -> str:
 def _contains(text: str, part: str, *, is_exact: bool) -> bool:
     if not part:
         raise StepFailed(
-            "contains: the text to look for is empty", kind="bad_input", hint="An empty text is in every one."
+            "contains: the text to look for is empty", kind="bad_input", hint="Every text contains the empty text."
         )
     return part in text if is_exact else part.casefold() in text.casefold()
 

@@ -1,4 +1,4 @@
-"""The step `copy-file`: a file of the workspace once more, under another name in it."""
+"""The step `copy-file`: copies a file inside the workspace."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def run(config: CopyFileConfig, context: StepContext) -> StepDone:
 
 
 def ends(source: str, destination: str, context: StepContext) -> tuple[WorkspaceFiles, WorkspaceFiles]:
-    """Both places, which must be two."""
+    """Resolve source and destination, which must differ."""
     one = workspace_files.find(context.workspace, source, parameter="source")
     other = workspace_files.find(context.workspace, destination, parameter="destination")
     if one.parts == other.parts:

@@ -1,4 +1,4 @@
-"""The step `delete-file`: one file of the workspace less. To the policy it is an `rm`."""
+"""The step `delete-file`: deletes one file of the workspace. The policy treats it as an `rm`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DeleteFileConfig(StepConfig, frozen=True, kw_only=True):
 async def run(config: DeleteFileConfig, context: StepContext) -> StepDone:
     place = workspace_files.find(context.workspace, config.file_path)
     if config.missing_ok and not workspace_files.exists(place):
-        # Nobody is asked about a file that is not there.
+        # No approval is needed for a file that does not exist.
         return StepDone(outputs={"path": place.relative, "deleted": False})
     await file_calls.may_delete(context, place)
     context.say(f"deletes {place.relative}")

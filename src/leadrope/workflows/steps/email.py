@@ -1,7 +1,7 @@
-"""`email`: one mail through the user's SMTP server. Its settings come from LEADROPE_HOME/.env and from nowhere else.
+"""`email`: one mail through the user's SMTP server. Its settings come only from LEADROPE_HOME/.env.
 
-Not from the environment: an SMTP_HOST that stands there was said for another program. Nor from the project, whose files
-may be a stranger's.
+The environment is not read: an SMTP_HOST there was set for another program. Nor is the project, whose files may come
+from a stranger.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ DEFAULT_S = 60.0
 MOST_ADDRESSES = 50
 MOST_SUBJECT = 255
 MOST_BYTES = 5 * 1024 * 1024
-"""Of texts and files together, before they are encoded for the wire, which adds a third."""
+"""Limit for texts and files together, before transfer encoding, which adds a third."""
 
 Addresses = str | list[str]
 _SHOWN = ("to", "cc", "bcc", "reply_to", "subject", "body", "html", "attachments")
-"""What a person sees who is asked for the mail, and may change."""
+"""What the approver of the mail sees and may change."""
 
 
 class Email(StepConfig, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ async def send(config: Email, context: StepContext, *, tls: ssl.SSLContext | Non
     if context.rehearsal is not None:
         raise context.rehearsal.refuse_network("the mail is not sent", context.key)
     settings = _settings(context)
-    mail = _mail(config, settings)  # checked before anybody is asked
+    mail = _mail(config, settings)  # checked before approval is asked for
     allowed = await context.permit(ToolCall(id=str(context.key), name="SendEmail", input=_shown(config)))
     if allowed.input != _shown(config):
         config = _changed(config, allowed.input)
@@ -193,7 +193,7 @@ def _each(value: Addresses) -> list[str]:
 
 
 def _changed(config: Email, given: dict[str, Any]) -> Email:
-    """As a person wants it; what he took out is empty."""
+    """Apply a person's edits; what was removed is empty."""
     told = {name: given.get(name, "") for name in (*_SHOWN, "from")}
     try:
         return msgspec.convert({**told, "timeout": config.timeout}, Email)
@@ -202,7 +202,7 @@ def _changed(config: Email, given: dict[str, Any]) -> Email:
 
 
 async def _files(config: Email, context: StepContext) -> tuple[mail_message.File, ...]:
-    """Each asked for like any other reading, so that a policy's blocked paths do not leave by mail."""
+    """Read the attachments. Each is permitted like any read, so that a policy's blocked paths cannot be mailed."""
     left = MOST_BYTES - len(config.body.encode("utf-8", "replace")) - len(config.html.encode("utf-8", "replace"))
     found: list[mail_message.File] = []
     names = _each(config.attachments) if isinstance(config.attachments, str) else config.attachments

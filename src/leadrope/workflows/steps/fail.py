@@ -1,4 +1,4 @@
-"""The step `fail`: ends its path as a failure, with a message and an exit code that the author has chosen."""
+"""The step `fail`: ends its path as a failure, with a message and an exit code chosen by the author."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step `group`: the steps inside it, as one. With `loop` all of them again, with `batch` all of them per item."""
+"""The step `group`: runs the steps inside it as one. `loop` repeats all of them, `batch` runs all of them per item."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""`http`: one request to a public host, its redirects judged like itself. Never logs or returns the token in `auth`.
+"""`http`: one request to a public host; redirects are checked in the same way. Never logs or returns the token in
+`auth`.
 
-A name is resolved once, every address that it has is judged, and the connection goes to one of those: a name cannot be
-one thing when it is judged and another when it is used. Proxies of the environment are not used.
+A name is resolved once, every address it has is checked, and the connection goes to one of these, so the name cannot
+resolve differently between check and use. Proxies from the environment are not used.
 
-Bodies are bytes. A text is given only where the bytes are one; what they are otherwise is base64, or a file of the
-workspace (`save_to`), and no character is ever replaced.
+Bodies are bytes. Output is text only if the bytes decode as text; otherwise it is base64, or a file of the workspace
+(`save_to`). Characters are never replaced.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ DEFAULT_BYTES, MOST_BYTES = 5 * MIB, http_uploads.MOST_BYTES
 MOST_REDIRECTS = 5
 _FOLLOWED = (301, 302, 303, 307, 308)
 _SECRET_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-auth-token", "private-token"})
-"""Their values are kept out of messages and outputs. With `cookie` they do not go to another origin."""
+"""Their values are kept out of messages and outputs. These and `cookie` are not sent to another origin."""
 _ABOUT_BODY = frozenset({"content-type", "content-language", "content-location"})
 
 _BODIES = ("body", "form", "body_base64", "body_file", "multipart")
@@ -87,7 +88,7 @@ class Http(StepConfig, frozen=True, kw_only=True):
 
 
 class _Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """A configuration that was checked whole before anything was sent."""
+    """A configuration that was validated completely before anything is sent."""
 
     target: urls.Target
     allowed: addresses.Allowed
@@ -96,11 +97,11 @@ class _Plan(msgspec.Struct, frozen=True, kw_only=True):
     expected: tuple[range, ...]
     secrets: KnownSecrets
     saved_at: workspace_files.WorkspaceFiles | None = None
-    """Where the answer goes; writing there is permitted."""
+    """Where the answer is saved; writing there is already permitted."""
 
 
 def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What cannot be meant, whoever is asked. Where the name in a url leads is judged when it is used."""
+    """Yield mistakes that do not depend on approvals. The host of a URL is resolved and checked on use."""
     known = templates.settled(parameters)
     bodies = [name for name in _BODIES if parameters.get(name) is not None]
     if len(bodies) > 1:
@@ -120,7 +121,7 @@ def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _url_mistakes(parameters: Mapping[str, Any], known: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """A url that is refused when the step runs: by its form, or by its host where that stands in the file."""
+    """Yield the problems of a URL that the step would reject: its form, or its host if that is literal."""
     given = parameters.get("url")
     url = known.get("url", addresses.origin_of(given) if isinstance(given, str) else None)
     if not isinstance(url, str):
@@ -142,7 +143,7 @@ async def run(config: Http, context: StepContext) -> StepDone:
 async def fetch(
     config: Http, context: StepContext, *, resolve: Resolver = ask_system, tls: ssl.SSLContext | None = None
 ) -> StepDone:
-    """`resolve` and `tls` are the outermost seams: who knows names, and whose certificates are trusted."""
+    """Run the step. `resolve` and `tls` can be replaced: the name resolution, and the trusted certificates."""
     plan = await _planned(_with_token(config, context) if config.auth_env else config, context)
     try:
         return await _Exchange(config, plan, context, resolve, tls).run()
@@ -153,7 +154,7 @@ async def fetch(
 
 
 class _Exchange:
-    """The request and its redirects, with one clock for all of them that stands still while a person is asked."""
+    """The request and its redirects, under one time-out that stops while a person is asked."""
 
     def __init__(
         self, config: Http, plan: _Plan, context: StepContext, resolve: Resolver, tls: ssl.SSLContext | None
@@ -183,7 +184,7 @@ class _Exchange:
         )
 
     async def _permitted(self, request: http_client.OutgoingRequest, hop: int) -> http_client.OutgoingRequest:
-        """As the policy, and a person where it asks for one, lets it be sent."""
+        """Return the request as permitted by the policy, and by a person where the policy asks for one."""
         self._judge_name(request.target)
         told: dict[str, Any] = {"url": request.target.url, "method": request.method}
         if request.body is not None:
@@ -220,7 +221,7 @@ class _Exchange:
                 return await self._hop(request)
         except TimeoutError:
             raise StepFailed(
-                f"{request.method} {request.target.shown} was not done within {self._config.timeout:g} s",
+                f"{request.method} {request.target.shown} did not finish within {self._config.timeout:g} s",
                 kind="timed_out",
                 hint=f"Give the step a longer timeout (at most {MOST_S:g} s), or ask for less.",
                 can_heal=True,
@@ -253,7 +254,7 @@ class _Exchange:
     def _followed(
         self, request: http_client.OutgoingRequest, status: int, location: str
     ) -> http_client.OutgoingRequest:
-        """The request that a redirect asks for: 303, and by custom 301 and 302 of a POST, ask for a GET."""
+        """Build the request for a redirect: 303 asks for a GET, and so by convention do 301 and 302 after a POST."""
         try:
             target = urls.follow(request.target, location)
         except (urls.BadUrl, urls.Blocked) as error:
@@ -271,14 +272,14 @@ class _Exchange:
             headers = self._for_others(headers)
             if body is not None and self._plan.secrets.data(body) != body:
                 raise StepFailed(
-                    f"{request.target.shown} redirects to {target.shown}, and a secret in the body would go along",
+                    f"{request.target.shown} redirects to {target.shown}, and a secret in the body would be sent there",
                     kind="blocked_address",
                     hint="Request the final address itself.",
                 )
         return http_client.OutgoingRequest(method=method, target=target, headers=headers, body=body)
 
     def _for_others(self, headers: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-        """Without what is for the first origin alone."""
+        """Return the headers without those meant for the first origin only."""
         secrets = self._plan.secrets
         return tuple(
             (name, text)
@@ -320,7 +321,7 @@ class _Exchange:
 
 
 def _with_token(config: Http, context: StepContext) -> Http:
-    """Only what the user lets out to every command: a file that somebody else wrote could send it anywhere."""
+    """Add the token. Only variables the user allows for every command: a stranger's file could send it anywhere."""
     name = config.auth_env
     if config.auth:
         raise _bad("auth and auth_env are both given", "Use one of them.")
@@ -333,7 +334,7 @@ def _with_token(config: Http, context: StepContext) -> Http:
 
 
 async def _planned(config: Http, context: StepContext) -> _Plan:
-    """Everything that can be wrong before the request is sent, and everything that a person may be asked about it."""
+    """Do everything that can fail or needs approval before the request is sent."""
     bodies = [name for name in _BODIES if getattr(config, name) not in (None, "")]
     if len(bodies) > 1:
         raise _bad(http_bodies.together(bodies), "Use one of them.")
@@ -358,7 +359,7 @@ async def _planned(config: Http, context: StepContext) -> _Plan:
     headers = _headers(config, body.media_type if body is not None else None)
     secret = [text for name, text in headers if name.lower() in _SECRET_HEADERS]
     if saved_at is not None:
-        # Asked for before anything is sent: whoever has to wait for an answer must not send the request twice.
+        # Approved before anything is sent: a step that is parked for the answer must not send the request twice.
         saved_at, _ = await file_calls.may_write(context, saved_at, "", parameters=("save_to",))
     return _Plan(
         target=target,

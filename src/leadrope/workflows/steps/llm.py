@@ -1,4 +1,4 @@
-"""The step `llm`: one answer of a model, without tools. The same run as an agent's, with nothing in its hands."""
+"""The step `llm`: one model answer, without tools. It is run like an agent that has no tools."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def run(config: LlmConfig, context: StepContext) -> StepDone:
         "system_prompt": config.system or "Answer the user's message.",
         **agent.ALONE,
         "policies": context.policies,
-        # A schema is satisfied by a tool call, which is a turn of its own.
+        # A schema is satisfied by a tool call, which takes a turn of its own.
         "max_turns": 4 if config.output_schema is not None else 1,
         "schema_retries": config.schema_retries,
         "cwd": str(context.workspace),

@@ -1,4 +1,4 @@
-"""`mcp`: one tool of a connection of the user's configuration. The connection's secrets are in no message or output."""
+"""`mcp`: calls one tool of a connection of the user's configuration. Messages and outputs never contain its secrets."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def run(config: Mcp, context: StepContext) -> StepDone:
     server = _known(config, context)
     if not _TOOL.fullmatch(config.tool):
         raise StepFailed(f"{brief(config.tool, 60)!r} cannot be the name of a tool", kind="bad_input")
-    # Opened before it is judged: rules look at every text in it.
+    # Parsed before the policy check: rules look at every text in it.
     opened = templates.opened_inside(context.sources.get("arguments"), config.arguments)
     call = await context.permit(
         ToolCall(id=str(context.key), name=f"mcp__{config.server}__{config.tool}", input=opened)
@@ -67,10 +67,10 @@ async def run(config: Mcp, context: StepContext) -> StepDone:
 class _Given(msgspec.Struct, frozen=True, kw_only=True):
     arguments: dict[str, Any]
     texts: dict[str, Any]
-    """The same, with texts that are JSON as they came."""
+    """The same, with JSON texts left as they came."""
 
     def for_tool(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """A tool that takes a text gets the text."""
+        """Return the arguments for a tool; one that takes text gets the text."""
         return {
             name: self.texts[name] if schema_match.types_at(schema, (name,), schema) - {"null"} == {"string"} else value
             for name, value in self.arguments.items()
@@ -146,7 +146,7 @@ async def _process(config: Mcp, context: StepContext, server: McpServer) -> Asyn
 
 
 def _parted(config: Mcp, known: Collection[str]) -> Mcp:
-    """Without a server the tool's name begins with one, as in pflow: the longest that there is."""
+    """Split the server off the tool's name if no server is given, as pflow does: the longest known name wins."""
     if config.server:
         return config
     servers = [name for name in known if config.tool.startswith(f"{name}-") and len(config.tool) > len(name) + 1]
@@ -219,7 +219,7 @@ def _block(text: str, tool: str) -> Any:
     except (msgspec.DecodeError, RecursionError) as error:
         why = f"one that is not JSON ({error})"
     raise StepFailed(
-        f"the answer of {tool} should have one ```json block and has {why}",
+        f"the answer of {tool} should have one ```json block but has {why}",
         kind="bad_output",
         hint="Leave out result_format, and read the text in `result`.",
         outputs={"result": text},
@@ -227,7 +227,7 @@ def _block(text: str, tool: str) -> Any:
 
 
 def _value(text: str) -> Any:
-    """Many tools give JSON as their text."""
+    """Parse the text as JSON if it is: many tools return JSON as text."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):

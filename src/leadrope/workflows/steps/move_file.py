@@ -1,4 +1,4 @@
-"""The step `move-file`: a file of the workspace under another name in it."""
+"""The step `move-file`: moves or renames a file inside the workspace."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MoveFileConfig(StepConfig, frozen=True, kw_only=True):
 async def run(config: MoveFileConfig, context: StepContext) -> StepDone:
     source, destination = ends(config.source, config.destination, context)
     source = await file_calls.may_change(context, source, parameter="source")
-    # Nothing is written anew, so there is no content whose size could be judged.
+    # A move writes no content whose size could be checked.
     destination, _ = await file_calls.may_write(context, destination, "", parameters=("destination",))
     context.say(f"moves {source.relative} to {destination.relative}")
     await asyncio.to_thread(workspace_files.move, source, destination, overwrites=config.overwrite)

@@ -1,4 +1,4 @@
-"""The step `note`: words for the reader of a workflow. It does nothing."""
+"""The step `note`: text for readers of a workflow. It does nothing."""
 
 from __future__ import annotations
 

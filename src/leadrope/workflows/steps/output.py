@@ -1,4 +1,4 @@
-"""The step `output`: the file that a workflow is there for, `workflow-output-…`, as Markdown, page or plain text."""
+"""The step `output`: the workflow's result file, `workflow-output-…`, as Markdown, HTML or plain text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHARS = {" ": "a space", "\n": "a line break", "\t": "a tab", "/": "a slash", "
 _TRIES = 100
 NAME_CHARS = 120
 NAME_BYTES = 230
-"""A file system takes 255, with the beginning and the ending."""
+"""A file system allows 255, including prefix and suffix."""
 _ALLOWED = f"letters, digits, `.`, `_` and `-`, no `.` in front, and at most {NAME_CHARS} characters"
 
 
@@ -65,7 +65,7 @@ async def run(config: OutputConfig, context: StepContext) -> StepDone:
         raise StepFailed(
             f"content: {context.key.step!r} has nothing to write",
             kind="bad_input",
-            hint="Look at what the step before it gave.",
+            hint="Check the output of the step before it.",
         )
     title = config.title or _heading(text) or config.name or context.key.step
     if config.format == "html":
@@ -73,7 +73,7 @@ async def run(config: OutputConfig, context: StepContext) -> StepDone:
 
         text = markdown_html.page(text, title)
     if config.name is not None:
-        # As it is given: two names that were made alike would replace each other's files.
+        # The name is used as given: if two names were made alike, one file would replace the other.
         place = _place(config, f"{PREFIX}{config.name}", context)
         return await _written(place, text, "overwrite", config, context)
     stamped = f"{PREFIX}{_slug(title)}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(await _began(context)))}"
@@ -84,7 +84,7 @@ async def run(config: OutputConfig, context: StepContext) -> StepDone:
         try:
             return await _written(place, text, "create", config, context)
         except StepFailed as error:
-            # Another step had the same idea in the same second.
+            # Another step chose the same name in the same second.
             if error.kind != "exists":
                 raise
     raise StepFailed(f"{stamped} is taken, and so are {_TRIES} names like it", kind="exists", hint="Give it a `name`.")
@@ -126,7 +126,7 @@ def _check_name(name: str) -> None:
 
 
 def _unfit(name: str) -> str:
-    """Why it cannot be a part of a file's name; empty where it can."""
+    """Return why the text cannot be part of a file name; empty if it can."""
     if not name:
         return "is empty"
     if name.startswith("."):

@@ -1,4 +1,4 @@
-"""The step `read-file`: the content of a file of the workspace, as text where it is text, else as base64."""
+"""The step `read-file`: the content of a file of the workspace, as text if it decodes, otherwise as base64."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_encoding(name: str) -> None:
     if name == "base64":
         return
     try:
-        # An unknown one, and one that is not text's (`zlib`, `rot13`).
+        # Fails for unknown encodings and for codecs that are not text encodings (`zlib`, `rot13`).
         "a".encode(name)
     except (LookupError, UnicodeError, ValueError):
         raise StepFailed(
@@ -70,7 +70,7 @@ def _decoded(data: bytes, encoding: str) -> str | None:
         return None
     is_utf8 = encoding.lower().replace("_", "-") in ("utf-8", "utf8")
     try:
-        # The mark that some editors put before a text belongs to the file and not to the text.
+        # The byte order mark that some editors write belongs to the file, not to the text.
         return data.decode("utf-8-sig" if is_utf8 else encoding)
     except UnicodeError:
         return None

@@ -1,4 +1,4 @@
-"""The list of step kinds, each imported when a workflow first uses it."""
+"""The registry of step kinds; each is imported when a workflow first uses it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ KINDS: Mapping[str, str] = {
     "wait": "wait",
     "note": "note",
 }
-"""The name in a file -> the module that holds the kind."""
+"""Name in a file -> module that defines the kind."""
 
 
 def kind_of(name: str, dialect: Dialect = "flow") -> Kind[Any]:
-    """KeyError for a name that is no kind."""
+    """Return the kind; raises KeyError for an unknown name."""
     if dialect == "pflow":
         from leadrope.workflows.pflow import kinds  # noqa: PLC0415  # few files are pflow's
 
@@ -54,11 +54,11 @@ def kind_of(name: str, dialect: Dialect = "flow") -> Kind[Any]:
 
 
 _SCHEMAS: dict[type[Any], dict[str, Any]] = {}
-"""Made once for a type: it takes a millisecond."""
+"""Cached per type: building one takes a millisecond."""
 
 
 def step_type(kind: Kind[Any]) -> StepType:
-    """A kind as `check` and forms see it."""
+    """Describe a kind for `check` and forms."""
     if kind.config not in _SCHEMAS:
         _SCHEMAS[kind.config] = msgspec.json.schema(kind.config)
     schema = _SCHEMAS[kind.config]
@@ -82,7 +82,7 @@ def _no_branches(_parameters: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 class _Types(Mapping[str, StepType]):
-    """Knows every name, and imports a kind only when it is looked at."""
+    """A mapping of all kinds that imports each only on access."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect: Dialect = dialect
@@ -108,5 +108,5 @@ _TYPES_OF: Mapping[Dialect, Mapping[str, StepType]] = {"flow": TYPES, "pflow": _
 
 
 def types_of(dialect: Dialect) -> Mapping[str, StepType]:
-    """The types of steps that a file of this dialect may name."""
+    """Return the step types that a file of this dialect may use."""
     return _TYPES_OF[dialect]

@@ -1,4 +1,4 @@
-"""The step `save-dataset`: rows kept beyond the workflow, under a name, for lists, exports and later workflows."""
+"""The step `save-dataset`: stores rows under a name beyond the workflow, for lists, exports and later workflows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def run(config: SaveDatasetConfig, context: StepContext) -> StepDone:
         rows = _by_key(rows, config.key)
     columns = tables.names_of(rows)
     context.say(f"keeps {len(rows)} rows as {config.name}")
-    # TooLarge and BadValue name what is wrong themselves.
+    # TooLarge and BadValue already say what is wrong.
     kept = await context.service.executions.put_dataset(
         config.name,
         rows,
@@ -45,7 +45,7 @@ async def run(config: SaveDatasetConfig, context: StepContext) -> StepDone:
 
 
 def rows_of(given: Any) -> list[dict[str, Any]]:
-    """The rows of a value: a list of objects, one object, or the JSON text of either."""
+    """Return the rows of a value: a list of objects, one object, or the JSON text of either."""
     value = json_in_text.parse(given.strip()) if isinstance(given, str) else given
     if isinstance(value, Mapping):
         value = [value]
@@ -67,7 +67,7 @@ def rows_of(given: Any) -> list[dict[str, Any]]:
 
 
 def _by_key(rows: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
-    """Of rows with the same key the last one."""
+    """Keep only the last of the rows with the same key."""
     found: dict[str, dict[str, Any]] = {}
     for number, row in enumerate(rows, 1):
         if row.get(key) is None:

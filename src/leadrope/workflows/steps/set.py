@@ -1,4 +1,4 @@
-"""The step `set`: values under names, for the steps that follow."""
+"""The step `set`: named values for the steps that follow."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`shell`: one command of the workspace, as a script for bash or as a list of words. Decides nothing about rules.
+"""`shell`: one command in the workspace, as a script for bash or as a list of words. Rules are decided elsewhere.
 
-Values of templates are data: in a script each is quoted for the place where it stands (`shell_quoting`), in a list each
-is a word. Only a script that is one single template is the value itself.
+Template values are data: in a script each is quoted for its position (`shell_quoting`), in a list each is one word.
+Only a script that consists of a single template is the value itself.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MIB = 1024 * 1024
 DEFAULT_BYTES, MOST_BYTES = 10 * MIB, 100 * MIB
 _NOT_TEXT = "not_text"
 _SHOWN = 400
-"""Of stderr in a message; the whole of it is in the outputs."""
+"""Characters of stderr in a message; the outputs have all of it."""
 
 Scalar = str | int | float | bool | None
 
@@ -60,7 +60,7 @@ class Shell(StepConfig, frozen=True, kw_only=True):
 
 
 def fill(parameters: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
-    """All templates replaced, those inside a script as data. Unresolved names all that have no value."""
+    """Resolve all templates, those inside a script as data. Unresolved names all that have no value."""
     given: dict[str, Any] = templates.resolve(parameters, scope)
     source = parameters.get("command")
     if isinstance(source, bool | int | float):
@@ -73,7 +73,7 @@ def fill(parameters: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, A
 
 
 def mistakes(parameters: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Templates in a script that could never be filled, whatever their values are."""
+    """Yield templates in a script that no value could fill."""
     source = parameters.get("command")
     if isinstance(source, str) and not shell_quoting.is_whole(source):
         for template, reason in shell_quoting.refused(source):
@@ -116,12 +116,12 @@ async def run(config: Shell, context: StepContext) -> StepDone:
 
 
 def judged_text(text: str, cwd: Path, workspace: Path) -> str:
-    """What the rules are asked about: they read a script from the workspace on, so a `cd` leads elsewhere."""
+    """Return the script for the rules, which read it starting at the workspace; a different folder becomes a `cd`."""
     return text if cwd == workspace else f"cd {shlex.quote(str(cwd))}\n{text}"
 
 
 def call_of(config: Shell, workspace: Path) -> str:
-    """The command as the rules would be asked about it."""
+    """Return the command as it is shown to the rules."""
     command = config.command
     text = command if isinstance(command, str) else shlex.join(templates.as_text(word) for word in command)
     return judged_text(text, _folder(config.cwd, workspace), workspace)
@@ -156,7 +156,7 @@ def _result(config: Shell, done: Finished, context: StepContext, text: str, dura
 
 
 def limited(context: StepContext, text: str, done: Finished, said: str, *, has_failed: bool) -> tuple[Caution, ...]:
-    """What the sandbox kept from the command, or let it write in vain; `said` are the words that tell it."""
+    """Describe what the sandbox blocked, or let the command write in vain; `said` is the output to search."""
     commands = context.commands
     hosts, sight = commands.take_refused_hosts(), commands.sight
     if sight is None or not (said or done.lost or hosts or "~" in text or "HOME" in text or sight.home in text):
@@ -172,12 +172,15 @@ def limited(context: StepContext, text: str, done: Finished, said: str, *, has_f
 
 
 def _is_scratch(path: str) -> bool:
-    """All commands of an execution share one: what another step names was written for that step."""
+    """Return whether a path is in the scratch folders, which all commands of an execution share.
+
+    A file there that another step names was written for that step.
+    """
     return path.startswith(("/tmp/", "/var/tmp/"))  # noqa: S108  # names
 
 
 def sentences(limits: tuple[Caution, ...]) -> str:
-    """As a hint; empty where there are none."""
+    """Format the limits as a hint; empty if there are none."""
     return " ".join(f"{one.message[0].upper()}{one.message[1:]}." for one in limits)
 
 
@@ -186,10 +189,10 @@ def _is_about(one: Caution, stream: str) -> bool:
 
 
 def told(done: Finished, limit: int) -> tuple[dict[str, Any], tuple[Caution, ...]]:
-    """What a command said, as texts, and what is wrong with them.
+    """Return a command's output as texts, with warnings about them.
 
-    One newline at the end is taken away: a value is put into texts, and the newline belongs to the way programs write,
-    not to what they say. ($(...) takes all of them, which would change a file that is passed on.)
+    One newline at the end is removed: values are inserted into other texts, and the newline is a convention of
+    programs, not part of what they say. ($(...) removes all of them, which would change a file that is passed on.)
     """
     outputs: dict[str, Any] = {"truncated": done.truncated, "leftovers": done.leftovers}
     warnings: list[Caution] = []
@@ -232,7 +235,7 @@ def failed_start(error: errors.LeadropeError, name: str) -> StepFailed:
 
 
 def is_own(sources: Mapping[str, Any], text: str) -> bool:
-    """Whether the file says what is run: values in it are data, and it does not itself run its data."""
+    """Return whether the file itself says what is run: its values are only data, and it does not execute them."""
     command = sources.get("command")
     if isinstance(command, list):
         return not templates.references(command)
@@ -264,7 +267,7 @@ _INTERPRETERS = (
 
 
 def _runs_data(text: str) -> bool:
-    """A command that would run what it is given on stdin or in a variable: `bash`, `python -`, `eval "$X"`."""
+    """Return whether a command runs what it is given on stdin or in a variable: `bash`, `python -`, `eval "$X"`."""
     from leadrope.policy.shell import reader  # noqa: PLC0415  # its parser costs 30 ms, and most steps need none
 
     for program in reader.read(text).programs:

@@ -1,4 +1,4 @@
-"""The step `switch`: the first of several conditions that holds, and the branch that follows it."""
+"""The step `switch`: takes the branch of the first condition that holds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def branches(parameters: Mapping[str, Any]) -> Collection[str] | None:
 
 
 def fill(given: Mapping[str, Any], scope: Mapping[str, Any]) -> dict[str, Any]:
-    """Each case as true or false, up to the first that is true: those after it may use values that do not exist."""
+    """Evaluate the cases up to the first that is true: those after it may use values that do not exist."""
     cases = given.get("cases")
     if not isinstance(cases, Mapping):
         return dict(given)

@@ -1,4 +1,4 @@
-"""The step `wait`: some seconds, or until a time. Nothing is held meanwhile, and a stop ends it at once."""
+"""The step `wait`: waits some seconds, or until a time. It holds no resources, and a stop ends it at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leadrope.workflows.steps.base import Kind, StepConfig, StepContext, StepDon
 MOST_S = 86_400
 MOST_DAYS = 31
 _EACH_S = 10.0
-"""Between two words about the time that is left; each second in the last minute."""
+"""Seconds between updates about the remaining time; every second in the last minute."""
 
 
 class WaitConfig(StepConfig, frozen=True, kw_only=True):
@@ -59,9 +59,9 @@ async def run(config: WaitConfig, context: StepContext) -> StepDone:
         when = _time(config.until or "").timestamp()
         if when - time.time() > MOST_DAYS * MOST_S:
             raise StepFailed(
-                f"until: {config.until} is more than {MOST_DAYS} days away", kind="bad_input", hint="Look at the year."
+                f"until: {config.until} is more than {MOST_DAYS} days away", kind="bad_input", hint="Check the year."
             )
-        # By the clock on the wall: a machine that slept meanwhile wakes up when its time has come.
+        # By wall clock: a machine that slept in between wakes up when the time has come.
         await _wait(lambda: when - time.time(), context)
     return StepDone(outputs={"waited_s": round(time.monotonic() - began, 3)})
 
@@ -75,7 +75,7 @@ async def _wait(left: Callable[[], float], context: StepContext) -> None:
 def _time(text: str) -> dt.datetime:
     try:
         found = dt.datetime.fromisoformat(text.strip())
-        # Without a zone it is the time of this machine.
+        # A time without a zone is local time.
         return found if found.tzinfo is not None else found.astimezone()
     except (ValueError, OverflowError):
         raise StepFailed(

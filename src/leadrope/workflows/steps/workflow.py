@@ -1,4 +1,4 @@
-"""The step `workflow`: another workflow, with its own journal, under the same gate, budget and people."""
+"""The step `workflow`: runs another workflow, with its own journal, under the same gate, budget and people."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The step `write-file`: a text, bytes or a value as JSON into a file of the workspace, whole or not at all."""
+"""The step `write-file`: writes text, bytes or a JSON value to a file of the workspace, atomically."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def run(config: WriteFileConfig, context: StepContext) -> StepDone:
         text += "\n"
     data = _bytes(text, config.encoding)
     place = workspace_files.find(context.workspace, config.file_path)
-    # What is counted and shown are the bytes, and not their base64, which is longer by a third.
+    # The bytes are counted and shown, not their base64, which is a third longer.
     asked = file_calls.shown(data) if config.encoding == "base64" else text
     place, answered = await file_calls.may_write(context, place, asked)
     if answered != asked:
@@ -44,7 +44,7 @@ async def run(config: WriteFileConfig, context: StepContext) -> StepDone:
 
 
 def text_of(value: Any) -> str:
-    """A value as the text of a file: text as it is, null as nothing, all else as JSON for people."""
+    """Format a value as file content: text verbatim, null as nothing, everything else as indented JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, ensure_ascii=False, indent=2) + "\n"

@@ -1,1 +1,1 @@
-"""What steps work with: files, HTTP, mail, MCP, text and data."""
+"""Tools for steps: files, HTTP, mail, MCP, text and data."""

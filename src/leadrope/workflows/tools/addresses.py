@@ -1,10 +1,10 @@
-"""Which address a request may go to: names and addresses judged. Pure; resolves no name.
+"""Checks which hosts and addresses a request may go to. Pure; resolves no name.
 
     target = urls.read_url("https://example.com/data?x=1")
-    judge_name(target, allowed)                          # before anybody is asked for the name
+    judge_name(target, allowed)                          # before the name is resolved
     judge_addresses(target, ["93.184.216.34"], allowed)  # all of them, before the first connection
 
-Every address that is not known to be public is refused, unless `allow_private` of the step opens it.
+Every address that is not known to be public is rejected, unless the step's `allow_private` permits it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from leadrope.net.urls import BadUrl, Blocked, Target
 from leadrope.policy import hosts
 from leadrope.regex import regex
 
-_NEVER = "No setting opens it: use another address of the server."
+_NEVER = "No setting allows it: use another address of the server."
 _NAMED = "If it is meant, name the host, address or network in allow_private."
 _EXACTLY = "If it is meant, name this very address in allow_private."
 
 
 class Allowed(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be reached although it is not public: `allow_private` of a step, read."""
+    """The parsed `allow_private` of a step: non-public hosts that may be reached."""
 
     everything: bool = False
     networks: tuple[Network, ...] = ()
@@ -45,7 +45,9 @@ class Allowed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_allowed(value: bool | str | Sequence[str]) -> Allowed:
-    """true, or hosts (`intranet.example`, `*.corp.example`), addresses and networks (`10.0.0.0/8`)."""
+    """Parse `allow_private`: true, or hosts (`intranet.example`, `*.corp.example`), addresses and networks
+    (`10.0.0.0/8`).
+    """
     if isinstance(value, bool) or value in ("true", "false"):
         return Allowed(everything=value in (True, "true"))
     words = [value] if isinstance(value, str) else list(value)
@@ -73,13 +75,13 @@ _ORIGIN = regex(r"(https?://[^/?#$]*[^/?#$:])(?::\$\{[^}]*\})?(?=[/?#]|$)", re.I
 
 
 def origin_of(url: str) -> str | None:
-    """Of a url with templates: its scheme and host, where no template has a part in them."""
+    """Return the scheme and host of a URL with templates, if no template is part of them."""
     found = _ORIGIN.match(url)
     return found[1] if found else None
 
 
 def judge_name(target: Target, allowed: Allowed) -> None:
-    """Raises Blocked for a host that must not even be asked for."""
+    """Raise Blocked for a host that must not even be resolved."""
     if target.address is not None:
         judge_addresses(target, [str(target.address)], allowed)
         return
@@ -90,7 +92,7 @@ def judge_name(target: Target, allowed: Allowed) -> None:
 
 
 def judge_addresses(target: Target, found: Iterable[str], allowed: Allowed) -> list[str]:
-    """The addresses to connect to. One that may not be reached forbids them all: nobody knows who gave it."""
+    """Return the addresses to connect to. If one is not allowed, all are rejected: its origin is unknown."""
     good: list[str] = []
     for text in found:
         address = net.read_address(text)

@@ -1,4 +1,4 @@
-"""Columns with types: rows brought to the names and types that somebody asked for, and what did not fit. Pure."""
+"""Typed columns: converts rows to requested names and types, and reports what did not fit. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TYPES: tuple[str, ...] = get_args(ColumnType)
 _SPELLINGS = {"str": "string", "text": "string", "int": "integer", "float": "number", "bool": "boolean"}
 
 LISTED = 100
-"""Mistakes that are listed one by one; all are counted."""
+"""Mistakes listed individually; all are counted."""
 
 _TRUE = ("true", "yes", "y", "on", "1", "✓", "✔", "✅")
 _FALSE = ("false", "no", "n", "off", "0", "✗", "✘", "❌")
@@ -41,9 +41,9 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     type: ColumnType = "string"
     required: bool = False
-    """A row without it is left out."""
+    """Rows without it are dropped."""
     description: str = ""
-    """For the model, in `ai` mode."""
+    """Shown to the model, in `ai` mode."""
 
 
 class Mistake(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,16 +56,18 @@ class Mistake(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Typed(msgspec.Struct, frozen=True, kw_only=True):
     rows: list[dict[str, Any]]
     left_out: int
-    """Rows that had nothing in a required column."""
+    """Rows dropped because a required column was empty."""
     bad_cells: int
     mistakes: tuple[Mistake, ...]
-    """The first of them."""
+    """The first mistakes."""
 
 
 def columns_of(given: Sequence[Column | str] | Mapping[str, str]) -> tuple[Column, ...]:
-    """Columns from any of their forms: {name, type, …}, `name`, `name: type`, {name: type}; `!` behind it is required.
+    """Read columns in any notation: {name, type, …}, `name`, `name: type`, {name: type}; a trailing `!` means required.
 
-    columns_of(["title!", "price: number"])
+        columns_of(["title!", "price: number"])
+
+    The order is kept.
     """
     if isinstance(given, Mapping):
         found = [_from_words(name, kind) for name, kind in given.items()]
@@ -80,7 +82,7 @@ def columns_of(given: Sequence[Column | str] | Mapping[str, str]) -> tuple[Colum
 
 
 def typed(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> Typed:
-    """Each row with these columns only, of these types. A cell that does not fit is null, and told."""
+    """Convert each row to exactly these columns and types. A cell that does not fit becomes null and is reported."""
     kept: list[dict[str, Any]] = []
     mistakes: list[Mistake] = []
     left_out = bad = 0
@@ -107,9 +109,11 @@ def typed(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> Typed
 
 
 def as_type(kind: str, value: Any) -> Any:
-    """The value as that type, null for nothing, or `UNSET` where it is something else. Nothing is lost on the way.
+    """Convert a value to a type: null for nothing, `UNSET` if it does not fit. The conversion never loses information.
 
-    as_type("integer", "1,200") == 1200
+        as_type("integer", "1,200") == 1200
+
+    `kind` is one of the types that a column may have.
     """
     if value is None or (kind != "string" and isinstance(value, str) and value.strip().lower() in _NOTHING):
         return None
@@ -140,12 +144,12 @@ def as_type(kind: str, value: Any) -> Any:
 
 
 def folded(name: str) -> str:
-    """`Unit Price`, `unit_price` and `unit-price` are one name."""
+    """Normalize a name: `Unit Price`, `unit_price` and `unit-price` are the same."""
     return re.sub(r"[\s_-]+", "_", name.strip().lower())
 
 
 def schema_of(columns: Sequence[Column]) -> dict[str, Any]:
-    """The JSON Schema of one row, for a model."""
+    """Return the JSON Schema of one row, for a model."""
     return {
         "type": "object",
         "properties": {column.name: _cell_schema(column) for column in columns},
@@ -157,7 +161,7 @@ def schema_of(columns: Sequence[Column]) -> dict[str, Any]:
 def _cell_schema(column: Column) -> dict[str, Any]:
     kind = "string" if column.type == "date" else column.type
     told = "; ".join(filter(None, (column.description, "a date, YYYY-MM-DD" if column.type == "date" else "")))
-    # A model that must give a value makes one up: whatever is not there may be null.
+    # A model that must return a value invents one, so missing values may be null.
     schema: dict[str, Any] = {"type": kind if column.required else [kind, "null"]}
     return {**schema, "description": told} if told else schema
 
@@ -191,7 +195,7 @@ def _boolean(value: Any) -> Any:
 
 
 def _date(text: str) -> Any:
-    """The day as YYYY-MM-DD. 3/4/2024 is two days, depending on who wrote it, and so none."""
+    """Parse a date to YYYY-MM-DD. 3/4/2024 is ambiguous (day or month first) and is rejected."""
     word = text.strip()
     if len(word) > 60:
         return msgspec.UNSET

@@ -1,4 +1,4 @@
-"""One connection of the user's configuration, tried: started as for an `mcp` step, asked for its tools, and ended."""
+"""Tests a configured connection: starts it as an `mcp` step would, lists its tools, and ends it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CannotConnect(errors.LeadropeError):
-    """A connection that cannot be used; the message has no secret of it."""
+    """A connection that cannot be used; the message contains none of its secrets."""
 
     kind = "connection_failed"
 
@@ -43,9 +43,9 @@ async def tools_of(
     timeout_s: float,
     notify: Notify,
 ) -> list[Tool]:
-    """What the server offers; CannotConnect says why it cannot be asked. It has ended when this returns.
+    """Return the tools that the server offers; raises CannotConnect. The server has ended when this returns.
 
-    `notify` gets what the user should know about its sandbox.
+    `notify` receives notices about its sandbox.
     """
     own = home.leadrope_home(environ)
     filled = connections.fill({name: server}, {**home.load_env(own), **environ})
@@ -91,7 +91,7 @@ async def _wire(
         async with opened(server.url, server.headers) as wire:
             yield wire
         return
-    # Not in the user's folder: a server of a project is started there by its own runs, under the rules of the project.
+    # Not in the user's folder: a project's server is started there only by the project's own runs, under its rules.
     with tempfile.TemporaryDirectory(prefix="leadrope-connection-") as folder:
         options: dict[str, Any] = {"environ": environ, "config": config, "home": own, "policies": (), "notify": notify}
         async with mcp_process.open_server(name, server, workspace=Path(folder), **options) as child:

@@ -1,7 +1,7 @@
-"""The gate's word on a file, asked under every name that the file has. Opens nothing; `places` does.
+"""Asks the gate about a file, under every name that the file has. Opens nothing; `workspace_files` does.
 
-A link gives a file two names, and a rule may speak of either: what is protected under one name must not be reached by
-the other. So both are asked for, and what is opened later is the one without links.
+A link gives a file two names, and a rule may match either; what is protected under one name must not be reachable by
+the other. So both are checked, and the file that is opened later is the one with links resolved.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ async def may_read(context: StepContext, place: WorkspaceFiles, *, parameter: st
 async def may_write(
     context: StepContext, place: WorkspaceFiles, content: str, *, parameters: Iterable[str] = ("file_path", "content")
 ) -> tuple[WorkspaceFiles, str]:
-    """Where it may be written, and what: a person may have changed either."""
+    """Return where and what may be written; a person may have edited either."""
     place, given = await _asked(context, "Write", place, {"content": content}, parameters)
     written = given.get("content")
     return place, written if isinstance(written, str) else content
 
 
 async def may_change(context: StepContext, place: WorkspaceFiles, *, parameter: str) -> WorkspaceFiles:
-    """For a file that goes away from where it is, and is not lost."""
+    """Return the permitted place of a file that is moved away, but not lost."""
     return (await _asked(context, "Edit", place, {}, (parameter,)))[0]
 
 
 async def may_delete(context: StepContext, place: WorkspaceFiles) -> None:
-    """A deleted file is a removed one, so whatever is said of `rm` holds."""
+    """Ask for the deletion of a file as an `rm`, so that rules about `rm` apply."""
     for path in _names(place):
         command = f"rm -- {shlex.quote(path)}"
         call = await _permit(context, "Bash", {"command": command}, ("file_path",))
@@ -51,7 +51,7 @@ async def may_delete(context: StepContext, place: WorkspaceFiles) -> None:
 
 
 def shown(data: bytes) -> str:
-    """Bytes as the gate counts and a person sees them: a text as it is, else each byte as one character."""
+    """Return bytes as the gate counts and a person sees them: decoded as text, or else one character per byte."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -68,7 +68,7 @@ async def _asked(
         place = workspace_files.find(context.workspace, path)
         others = [one for one in _names(place) if one != path]
     for other in others:
-        # The name that is opened: an answer that changes it would name a file that nobody was asked about.
+        # This is the name that is opened; an answer that changed it would name a file that nobody approved.
         again = await _permit(context, name, {**call.input, "file_path": other}, parameters)
         call = ToolCall(id=call.id, name=name, input={**again.input, "file_path": other})
     return place, call.input

@@ -1,4 +1,4 @@
-"""An HTTP answer as the outputs of a step: text where its bytes are text, else base64, without secrets. Pure."""
+"""Converts an HTTP answer to step outputs: text if its bytes decode, otherwise base64, without secrets. Pure."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from leadrope.workflows.tools import media
 from leadrope.workflows.tools.step_redactor import KnownSecrets
 
 MOST_BASE64 = 10 * 1024 * 1024
-"""Bytes that are given as base64. Outputs are kept in the journal; what is larger belongs in a file."""
+"""Maximum bytes returned as base64. Outputs are stored in the journal; anything larger belongs in a file."""
 
 
 class Shown:
-    """One answer, whole."""
+    """One complete answer."""
 
     def __init__(
         self, *, target: Target, answer: http_client.HttpAnswer, content: bytes, secrets: KnownSecrets
@@ -29,7 +29,7 @@ class Shown:
         self._answer = answer
         self._secrets = secrets
         self.clean = secrets.data(content)
-        """The bytes without the secrets of the request, which a server may send back."""
+        """The content without the request's secrets, which a server may echo."""
         self._is_masked = self.clean != content
 
     def done(self) -> StepDone:
@@ -45,13 +45,13 @@ class Shown:
         return StepDone(outputs=outputs, warnings=(*(() if "body" in outputs else self._masked()), *doubts))
 
     def saved(self, path: str) -> StepDone:
-        """The bytes are in a file of the workspace."""
+        """Return the result for content that was saved to a file of the workspace."""
         why = f"the answer was saved to {path}; read it with a `read-file` step"
         absent = {templates.ABSENT: dict.fromkeys(("body", "body_base64", "json"), why)}
         return StepDone(outputs={**self._head, "path": path, **absent}, warnings=self._masked())
 
     def refused(self) -> StepFailed:
-        """The failure of a status that was not expected."""
+        """Return the failure for an unexpected status."""
         outputs = {**self._head, **self._content, "json": self._json()[0]}
         told = brief(str(outputs.get("body", self._size)))
         again = self._answer.headers.get("retry-after", "")
@@ -67,7 +67,7 @@ class Shown:
         )
 
     def _masked(self) -> tuple[Caution, ...]:
-        """Told where bytes were changed: in a text a mask speaks for itself."""
+        """Warn if bytes were changed; in text the mask is visible by itself."""
         told = f"the answer of {self._target.shown} held a secret of the request, which was replaced by {MASK}"
         return (Caution(kind="secret_masked", message=told),) if self._is_masked else ()
 
@@ -87,7 +87,7 @@ class Shown:
 
     @functools.cached_property
     def _content(self) -> dict[str, Any]:
-        """The text where there is one, and the base64 where the bytes are not meant to be one."""
+        """Return the text if it decodes, and base64 if the content is not meant to be text."""
         found: dict[str, Any] = {}
         text = media.text_of(self.clean, media.charset_of(self._answer.headers.get("content-type", "")))
         if text is not None:

@@ -1,4 +1,4 @@
-"""The bodies of requests as bytes: texts, JSON, forms and multipart uploads. Pure."""
+"""Encodes request bodies: text, JSON, forms and multipart uploads. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class UploadPart(StepConfig, frozen=True, kw_only=True):
 
 
 class FormPart(msgspec.Struct, frozen=True, kw_only=True):
-    """One part as it is sent."""
+    """One encoded part."""
 
     name: str
     data: bytes
@@ -42,7 +42,7 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encoded(values: Mapping[str, Values]) -> str:
-    """A query or a form; a list repeats the name, null leaves it out."""
+    """Encode a query or a form; a list repeats the name, null omits it."""
     pairs = [(name, one) for name, value in values.items() for one in (value if isinstance(value, list) else [value])]
     return urlencode([(name, word(value)) for name, value in pairs if value is not None])
 
@@ -52,7 +52,7 @@ def word(value: Scalar) -> str:
 
 
 def plain(value: Any) -> RequestBody:
-    """A text as it is, any other value as JSON."""
+    """Encode a text verbatim, and any other value as JSON."""
     if isinstance(value, str):
         try:
             return RequestBody(data=value.encode(), media_type="text/plain; charset=utf-8")
@@ -66,7 +66,7 @@ def form(values: Mapping[str, Values]) -> RequestBody:
 
 
 def multipart(parts: Sequence[FormPart]) -> RequestBody:
-    """The same parts always give the same bytes: an approval is for exactly these."""
+    """Encode a multipart body. Equal parts give equal bytes, because an approval covers exactly these bytes."""
     boundary = _boundary(parts)
     lines: list[bytes] = []
     for part in parts:
@@ -93,12 +93,12 @@ def _boundary(parts: Sequence[FormPart]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As browsers write it."""
+    """Quote a name as browsers do."""
     return text.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def described(data: bytes, media_type: str) -> str:
-    """A body as rules and people see it: its text, or what it is where it has none."""
+    """Describe a body for rules and people: its text, or its type and size if it is binary."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -107,6 +107,6 @@ def described(data: bytes, media_type: str) -> str:
 
 
 def together(names: Sequence[str]) -> str:
-    """What is wrong with giving several things of which one can be meant."""
+    """Say that several mutually exclusive parameters were given."""
     *first, last = names
     return f"{', '.join(first)} and {last} are {'both' if len(first) == 1 else 'all'} given"

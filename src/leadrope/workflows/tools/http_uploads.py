@@ -1,4 +1,4 @@
-"""The body of an http step's request, with the files that it names; each file is permitted before it is opened."""
+"""Builds the body of an http step's request, with the files it names; each is permitted before it is opened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leadrope.workflows.tools import file_calls, http_bodies, media, workspace_f
 from leadrope.workflows.tools.http_bodies import FormPart, RequestBody, Scalar, UploadPart, Values
 
 MOST_BYTES = 50 * 1024 * 1024
-"""Of one file, and of all parts of an upload together: they are held in memory."""
+"""Maximum size of one file, and of all parts of an upload together: they are held in memory."""
 
 Fields = Mapping[str, UploadPart | Scalar | list[UploadPart | Scalar]]
 
@@ -25,7 +25,7 @@ async def body_of(
     file: str,
     multipart: Fields | None,
 ) -> RequestBody | None:
-    """The one that is given, or None."""
+    """Return the body that is given, or None."""
     if form is not None:
         return http_bodies.form(form)
     if multipart is not None:
@@ -70,7 +70,7 @@ async def _part(name: str, value: UploadPart | Scalar, context: StepContext) -> 
         filename, kind = value.filename or name, value.media_type or media.OCTETS
         return FormPart(name=name, data=data, filename=filename, media_type=kind)
     plain = http_bodies.plain("" if value.value is None else value.value)
-    # A text needs no type: a field of a form is one.
+    # Plain text needs no type: that is what a form field is.
     kind = value.media_type or ("" if isinstance(value.value, str | None) else plain.media_type)
     return FormPart(name=name, data=plain.data, filename=value.filename, media_type=kind)
 

@@ -1,4 +1,4 @@
-"""One mail as bytes: addresses checked, headers that cannot be injected into, files attached. Sends nothing."""
+"""Composes a mail: checks addresses, prevents header injection, attaches files. Sends nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CONTROL = regex(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
 class BadMail(Exception):
-    """What is wrong with the mail, in words for its author."""
+    """The mail is invalid; the message is for its author."""
 
 
 class Mailbox(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +38,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     to: tuple[Mailbox, ...]
     cc: tuple[Mailbox, ...] = ()
     bcc: tuple[Mailbox, ...] = ()
-    """They get it, and stand in no header."""
+    """Recipients that appear in no header."""
     reply_to: tuple[Mailbox, ...] = ()
     subject: str = ""
     text: str = ""
@@ -51,18 +51,18 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_addresses(value: str | Sequence[str], field: str) -> tuple[Mailbox, ...]:
-    """`a@example.com` or `Name <a@example.com>`, as a list or with commas between them."""
+    """Parse `a@example.com` or `Name <a@example.com>`, as a list or separated by commas."""
     texts = [value] if isinstance(value, str) else list(value)
     return tuple(_read(one, field) for text in texts for one in split(text) if one.strip())
 
 
 def read_subject(text: str) -> str:
-    """On one line: a line break would begin a header of its own."""
+    """Check that a subject is one line: a line break would start another header."""
     return re.sub(rf"\s*{_CONTROL.pattern}+\s*", " ", text).strip()
 
 
 def compose(mail: Mail, *, message_id: str, date: str) -> bytes:
-    """The mail as it goes over the wire, in ASCII whatever it says; long lines and lone dots are no danger."""
+    """Encode the mail for transfer, in ASCII; long lines and single dots are handled."""
     import email.policy  # noqa: PLC0415  # 25 ms, and few workflows send mail
     from email.headerregistry import Address  # noqa: PLC0415
     from email.message import EmailMessage  # noqa: PLC0415
@@ -90,14 +90,14 @@ def compose(mail: Mail, *, message_id: str, date: str) -> bytes:
     for file in mail.files:
         kind, packing = mimetypes.guess_type(file.name)
         main, _, sub = (kind if kind and not packing else "application/octet-stream").partition("/")
-        if main in ("message", "multipart"):  # parts of their own, which a file is not
+        if main in ("message", "multipart"):  # these types contain parts, which a file does not
             main, sub = "application", "octet-stream"
         message.add_attachment(file.content, maintype=main, subtype=sub, filename=_CONTROL.sub("_", file.name))
     return message.as_bytes()
 
 
 def split(text: str) -> list[str]:
-    """At commas and semicolons outside of quotes."""
+    """Split at commas and semicolons outside of quotes."""
     parts, quoted, at = [""], False, 0
     while at < len(text):
         letter = text[at]

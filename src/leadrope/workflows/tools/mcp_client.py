@@ -1,11 +1,11 @@
-"""The client's side of the Model Context Protocol, as far as calling one tool needs it. Knows no process, no network.
+"""A minimal Model Context Protocol client: enough to call a tool. The transport is passed in.
 
     client = Client(wire)
     await client.start()
     result = await client.call("search", {"query": "rope"})
 
-Our own because the official package takes about a second to import, which a workflow would pay before its first step.
-It offers a server nothing: what a server asks for on its own (a model, files, a person) is declined.
+It is our own because the official package takes about a second to import, which would delay a workflow's first step. It
+offers no client features: a server's requests for a model, files or a person are declined.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from leadrope.version import __version__
 
 PROTOCOL = "2025-06-18"
-"""What we offer; a server may answer with an older one, and what is used here is the same in all of them."""
+"""The version we offer. A server may answer with an older one; what is used here is the same in all of them."""
 MOST_PAGES = 100
 NO_SUCH_METHOD = -32601
 
@@ -24,11 +24,11 @@ Message = dict[str, Any]
 
 
 class Lost(Exception):
-    """The server is gone, or says what is no MCP; in words for the user."""
+    """The server is gone, or does not speak MCP; the message is for the user."""
 
 
 class ServerRefused(Exception):
-    """The server answered with an error of its own."""
+    """The server answered with a protocol error."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -39,11 +39,11 @@ class Wire(Protocol):
     """Carries messages to one server and back."""
 
     async def send(self, message: Message) -> Message | None:
-        """The answer to a request, whatever else comes before it; None for a notification."""
+        """Send a message and return the answer to a request, skipping others; None for a notification."""
         ...
 
     def agreed(self, version: str) -> None:
-        """The version of the protocol, once it is known."""
+        """Called with the protocol version once it is negotiated."""
         ...
 
 
@@ -52,7 +52,7 @@ class McpClient:
         self._wire = wire
         self._last_id = 0
         self.doing = "connect"
-        """What the server was asked last, for whoever ends the waiting."""
+        """The request in progress, for error messages about a time-out."""
 
     async def start(self) -> None:
         told = await self._ask(
@@ -68,12 +68,12 @@ class McpClient:
         await self._wire.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     async def tools(self) -> dict[str, Mapping[str, Any]]:
-        """All tools that the server has: the JSON Schema of what each takes, by name."""
+        """Return the input schemas of all tools of the server, by name."""
         schemas = {name: tool.get("inputSchema") for name, tool in (await self.descriptions()).items()}
         return {name: schema if isinstance(schema, dict) else {} for name, schema in schemas.items()}
 
     async def descriptions(self) -> dict[str, Message]:
-        """All tools that the server has, as it describes them, by name."""
+        """Return all tools of the server as it describes them, by name."""
         found: dict[str, Message] = {}
         cursor: Any = None
         for _ in range(MOST_PAGES):
@@ -90,7 +90,7 @@ class McpClient:
         raise Lost(f"its list of tools has more than {MOST_PAGES} pages")
 
     async def call(self, name: str, arguments: Message) -> Message:
-        """The result as the server gave it; `isError` in it is the tool's own failure."""
+        """Call a tool and return the server's result; `isError` in it means that the tool failed."""
         return await self._ask("tools/call", {"name": name, "arguments": arguments})
 
     async def _ask(self, method: str, params: Message) -> Message:
@@ -110,12 +110,12 @@ class McpClient:
 
 
 def reply_to(message: Message) -> Message | None:
-    """What is said to a request of the server's own; None for what needs no answer."""
+    """Return the reply to a server's own request; None if none is needed."""
     if "method" not in message or message.get("id") is None:
         return None
     if message["method"] == "ping":
         return {"jsonrpc": "2.0", "id": message["id"], "result": {}}
-    error = {"code": NO_SUCH_METHOD, "message": f"this client has no {str(message['method'])[:100]}"}
+    error = {"code": NO_SUCH_METHOD, "message": f"this client does not support {str(message['method'])[:100]}"}
     return {"jsonrpc": "2.0", "id": message["id"], "error": error}
 
 

@@ -1,6 +1,6 @@
-"""An MCP server as a process of one step: in the sandbox that an agent's servers have, and ended with the step.
+"""Runs an MCP server as a process of one step, in the same sandbox as an agent's servers; it ends with the step.
 
-Starts what the user's own configuration names, and nothing that a workflow's file says.
+Only servers from the user's own configuration are started, nothing that a workflow file defines.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from leadrope.runtime.sandboxing.sandboxed_process import Notify, SandboxedProce
 from leadrope.runtime.sandboxing.sandboxing import Sockets
 
 LEAVE_S = 1.0
-"""For a server to end by itself when its input is closed; most do at once."""
+"""Grace period for a server after its input is closed; most end at once."""
 
 
 @contextlib.asynccontextmanager
@@ -42,13 +42,13 @@ async def open_server(
     home: Path,
     notify: Notify,
 ) -> AsyncIterator[processes.Child]:
-    """`server` has its secrets filled in. Leaving the block ends it, and everything that it has started.
+    """Start `server`, whose secrets are filled in. Leaving the block ends it and everything that it has started.
 
-    `notify` gets what the user should know about its sandbox.
+    `notify` receives notices about its sandbox.
     """
     request = RunRequest(prompt="server", cwd=str(workspace), policies=policies)
     ready = prepare.complete(request, config, environ, home)
-    # What a trusted repository wishes for its agents is none of this server's business.
+    # Settings that a trusted repository has for its agents do not apply to this server.
     request = msgspec.structs.replace(ready.request, connections={name: server})
     for notice in ready.notices:
         if notice.code == "project_ignored":

@@ -1,7 +1,7 @@
-"""The three ways to an MCP server: a process's pipes, streamable HTTP, and the older HTTP with one long stream.
+"""The three MCP transports: a process's pipes, streamable HTTP, and the older HTTP with SSE.
 
-Each carries JSON-RPC messages and declines what the server asks for on its own. Whoever uses one has the clock; what a
-server may say at once is bounded here.
+Each carries JSON-RPC messages and declines the server's own requests. Timeouts are up to the caller; the size of a
+message is limited here.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from leadrope.process.child import Child
 from leadrope.workflows.tools.mcp_client import Lost, Message, Wire, is_answer, reply_to
 
 MOST_BYTES = 16 * 1024 * 1024
-"""Of one answer. A tool that gives more should give a place where it lies."""
+"""Maximum size of one answer. A tool with more data should return its location."""
 LEAVE_S = 2.0
 STREAM_BYTES = 1 << 40
-"""The long stream has no length; each of its events is bounded instead."""
+"""The long-lived stream has no limit; each of its events has."""
 
 
 class ProcessWire:
-    """One JSON value per line on stdin and stdout."""
+    """stdio transport: one JSON value per line."""
 
     def __init__(self, child: Child) -> None:
         self._child = child
@@ -73,7 +73,7 @@ class ProcessWire:
             if len(line) > MOST_BYTES:
                 raise Lost(f"it says more than {MOST_BYTES} bytes at once")
             found = _decoded(bytes(line))
-            # Some servers print a greeting, or their log, where only messages belong.
+            # Some servers print a greeting or their log to stdout, where only messages belong.
             if found:
                 return found[0]
 
@@ -84,13 +84,13 @@ class ProcessWire:
 
 
 class HttpWire:
-    """Each message is a POST; the answer comes as JSON, or as a short stream of events with the answer in it."""
+    """Streamable HTTP: each message is a POST; the answer is JSON, or a short event stream that contains it."""
 
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         self._target = _target(url)
         self._headers = _checked(headers)
         self._own: dict[str, str] = {}
-        """What the server and the protocol want with each further request."""
+        """Headers that the server and the protocol require on later requests."""
 
     def agreed(self, version: str) -> None:
         self._own["MCP-Protocol-Version"] = version
@@ -111,7 +111,7 @@ class HttpWire:
         raise Lost(f"its answer to {message['method']} is not an MCP message")
 
     async def leave(self) -> None:
-        """A server that keeps a session is told that it is over; it need not like it."""
+        """End the server's session, if it keeps one; errors are ignored."""
         if "Mcp-Session-Id" in self._own:
             with contextlib.suppress(Lost, TimeoutError):
                 async with asyncio.timeout(LEAVE_S), _exchange(self._request("DELETE", None)):
@@ -143,7 +143,7 @@ class HttpWire:
 
 
 class StreamWire:
-    """The way before 2025: one stream that stays open brings all answers, and names the address for the questions."""
+    """The transport before 2025: one long-lived stream carries all answers and announces the URL for requests."""
 
     def __init__(
         self, target: urls.Target, headers: tuple[tuple[str, str], ...], found: AsyncIterator[Message]
@@ -159,7 +159,7 @@ class StreamWire:
         if "id" not in message:
             await self._post(message)
             return None
-        # Together: a server may write its answer into the stream before it says that it has the question.
+        # Concurrently: a server may write its answer to the stream before it acknowledges the request.
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._post(message))
@@ -223,7 +223,7 @@ async def _messages(events: AsyncIterator[ServerEvent]) -> AsyncGenerator[Messag
 
 
 async def _endpoint(target: urls.Target, events: AsyncIterator[ServerEvent]) -> urls.Target:
-    """Where questions go. A server that names another one would have the headers, and the key in them, sent there."""
+    """Return the URL for requests. It must be of the same origin, or headers, including the key, would go elsewhere."""
     name, data = "", ""
     while name != "endpoint":
         try:
@@ -241,7 +241,7 @@ async def _endpoint(target: urls.Target, events: AsyncIterator[ServerEvent]) -> 
 
 @contextlib.asynccontextmanager
 async def _exchange(request: http_client.OutgoingRequest) -> AsyncIterator[http_client.HttpAnswer]:
-    """Wherever the user's own configuration leads: its addresses are his word, so that no rule of ours judges them."""
+    """Send a request to any address: it is from the user's own configuration, so our address rules do not apply."""
     target = request.target
     where = [str(target.address)]
     if target.address is None:
@@ -263,7 +263,7 @@ async def _check_status(answer: http_client.HttpAnswer) -> None:
     if 200 <= answer.status < 300:
         return
     if 300 <= answer.status < 400:
-        raise Lost(f"it redirects (status {answer.status}), which is not followed: its headers may hold a key")
+        raise Lost(f"it redirects (status {answer.status}), which is not followed: the headers may contain a key")
     told = " ".join((await answer.read(65536)).decode("utf-8", "replace").split())[:200]
     raise Lost(f"it answered with status {answer.status}" + (f": {told}" if told else ""))
 
@@ -283,7 +283,7 @@ def _checked(headers: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _decoded(data: bytes) -> list[Message]:
-    """The messages in one JSON value: one, or in an older version several; none where it is something else."""
+    """Return the messages in a JSON value: one, in an older version several; none if it is something else."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError):

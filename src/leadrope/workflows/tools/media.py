@@ -1,4 +1,4 @@
-"""Bytes as values of steps: text where they are text, else base64, and what media type they have. Pure."""
+"""Converts bytes to step values: text if they decode, otherwise base64, and detects media types. Pure."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def charset_of(content_type: str) -> str:
 
 
 def text_of(data: bytes, charset: str = "utf-8") -> str | None:
-    """The text that the bytes are in this charset; None where they are not, and never a replaced character."""
+    """Decode bytes in a charset; None if they do not decode. Characters are never replaced."""
     for name in dict.fromkeys((charset, "utf-8")):
         try:
             return data.decode(name)
         except LookupError:
-            continue  # a charset that nobody knows
+            continue  # an unknown charset
         except (UnicodeError, ValueError):
             return None
     return None
 
 
 def is_text_type(media_type: str) -> bool:
-    """Whether this type is for text; one that is not given says nothing against it."""
+    """Return whether this media type is for text; an empty one counts as text."""
     return (
         not media_type
         or media_type.startswith("text/")
@@ -60,10 +60,10 @@ def as_base64(data: bytes) -> str:
 
 
 def type_of(name: str, *, is_text: bool) -> str:
-    """Of a file by its name, as every machine tells it; of one that has no known ending by its content."""
+    """Return a file's media type by its name, independent of the machine; if the suffix is unknown, by its content."""
     import mimetypes  # noqa: PLC0415  # 5 ms, and few steps need it
 
-    # Without the system's own lists: a workflow gives the same on every machine.
+    # Without the system's own tables, so that a workflow behaves the same on every machine.
     found, packing = mimetypes.MimeTypes(filenames=()).guess_type(f"file:///{quote(name)}", strict=True)
     if packing is not None:
         return _PACKINGS.get(packing, OCTETS)
@@ -71,7 +71,7 @@ def type_of(name: str, *, is_text: bool) -> str:
 
 
 def from_base64(text: str, parameter: str) -> bytes:
-    """The bytes; line breaks and spaces, which many programs put into base64, do not count."""
+    """Decode base64; line breaks and spaces, which many programs insert, are ignored."""
     try:
         return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:

@@ -1,8 +1,8 @@
-"""What the sandbox kept from a command of a step, in sentences that name it and what to do about it.
+"""Describes what the sandbox blocked for a step's command, and what to do about it.
 
-The sandbox has no voice: it answers with errors of the system, or lets a file be written that vanishes. So it is read
-from what the command said, from the files that it names, and from those that it left. Whatever has another reason, or
-would not have worked without a sandbox either, is not told.
+The sandbox reports nothing by itself: system calls fail, or a file is written that vanishes. So the cause is inferred
+from the command's output, the files it names, and those it left behind. Failures that have another cause, or would
+occur without a sandbox too, are not reported.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Login(msgspec.Struct, frozen=True, kw_only=True):
-    """Words by which a program says that it knows no login, and where that would be."""
+    """Output by which a program shows that it found no login, and where the login would be."""
 
     says: re.Pattern[str]
     program: str
     places: tuple[str, ...] = ()
-    """Below the home."""
+    """Relative to the home folder."""
     variables: tuple[str, ...] = ()
 
 
@@ -81,12 +81,12 @@ _DOCKER_SOCKET = "/var/run/docker.sock"
 
 
 class EndedCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """One command that has ended, as far as it matters here."""
+    """A command that has ended, with what matters here."""
 
     text: str
-    """As its author has written it."""
+    """As written by its author."""
     said: str
-    """Its errors; of one that has failed, its output too."""
+    """Its stderr; if it failed, also its stdout."""
     has_failed: bool
     lost: tuple[str, ...] = ()
     refused_hosts: tuple[str, ...] = ()
@@ -95,13 +95,13 @@ class EndedCommand(msgspec.Struct, frozen=True, kw_only=True):
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     sight: Sight
     environ: Mapping[str, str]
-    """Of the user."""
+    """The user's environment."""
     passed_on: Mapping[str, str]
-    """What commands get of it."""
+    """The part of it that commands receive."""
 
 
 def limits(command: EndedCommand, around: Surroundings) -> tuple[Limit, ...]:
-    """At most a few; each target once."""
+    """Return a few limits at most, each target once."""
     found: dict[str, Limit] = {}
     for limit in _limits(command, around):
         found.setdefault(limit.target, limit)
@@ -144,7 +144,7 @@ def _refusals(command: EndedCommand, sight: Sight, known: set[str]) -> Iterator[
 
 
 def _hidden_files(text: str, sight: Sight, known: set[str]) -> Iterator[Limit]:
-    """Files of the user that the command names and that are not there for it, whatever it made of that."""
+    """Find the user's files that the command names and that the sandbox hides, whatever the command made of that."""
     for named in lost_files.named_in(text, sight.home):
         path = named.path
         is_in_home = path.startswith(f"{sight.home}/")
@@ -204,7 +204,7 @@ def _network(host: str) -> Limit:
 
 def _to_read(path: str, sight: Sight) -> str:
     folder = os.path.dirname(path)  # noqa: PTH120  # text only
-    # A file that lies in the home or in /tmp is opened alone, not with all that is beside it.
+    # A file directly in the home folder or in /tmp is opened alone, not with everything beside it.
     opened = path if folder in (sight.home, *BASE) or os.path.isdir(path) else folder  # noqa: PTH112
     return f"{_short(opened, sight)}:ro"
 

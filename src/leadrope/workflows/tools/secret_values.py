@@ -1,4 +1,4 @@
-"""The values behind `${secret.NAME}`: looked up whenever a step is filled, so that nothing has to be stored."""
+"""Values of `${secret.NAME}`: looked up each time a step's templates are resolved, so none has to be stored."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class SecretValues(Mapping[str, str]):
         self._environ = environ
         self._home = leadrope_home
         self.used: list[str] = []
-        """The values that were asked for."""
+        """The values that were looked up."""
 
     def __getitem__(self, name: str) -> str:
-        """StepFailed, and not KeyError: what is missing has a reason, and no `??` takes its place."""
+        """Raise StepFailed, not KeyError, for a missing value: it has a reason, and `??` must not hide it."""
         if name not in self._allowed:
             raise StepFailed(
                 f"the secret {name} was not given to this workflow",
@@ -43,5 +43,5 @@ class SecretValues(Mapping[str, str]):
 
 
 def spellings(secrets: Iterable[str]) -> list[str]:
-    """As they are, and as a url or a form has them."""
+    """Return the secrets verbatim and as encoded in a URL or a form."""
     return list(dict.fromkeys(text for one in secrets for text in (one, quote(one, safe=""), quote_plus(one))))

@@ -1,7 +1,7 @@
-"""One mail handed to one SMTP server, in a thread of its own that a cancelled step takes along.
+"""Hands one mail to one SMTP server, in a thread that ends with the step.
 
-Never says the password: neither in a message of its own, nor where a server repeats it. Without encryption there is no
-login, except on this machine itself or where the user has said `SMTP_SECURE=none`.
+The password never appears in a message, not even if a server echoes it. Without encryption there is no login, except on
+this machine itself or with `SMTP_SECURE=none`.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TLS_PORT, SUBMISSION_PORT = 465, 587
 
 
 class BadSettings(Exception):
-    """SMTP_* cannot be used as they are."""
+    """The SMTP_* settings are invalid."""
 
 
 class Undelivered(Exception):
-    """The server did not take the mail. `is_passing`: it may take it later."""
+    """The server did not accept the mail. `is_passing`: it may accept it later."""
 
     def __init__(self, message: str, *, kind: str, is_passing: bool, rejected: tuple[Rejected, ...] = ()) -> None:
         super().__init__(message)
@@ -68,19 +68,19 @@ class SmtpSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.security == "tls" or (self.security == "auto" and self.port == TLS_PORT)
 
     def may_log_in(self, *, is_secure: bool, far: str) -> bool:
-        """Whether the password may go to the address `far`: not over a network where others can read it."""
+        """Return whether the password may be sent to the address `far`: never unencrypted over a network."""
         return is_secure or self.security == "none" or ipaddress.ip_address(far).is_loopback
 
     @property
     def secrets(self) -> KnownSecrets:
-        """The password in every spelling in which it goes over the wire."""
+        """Return a redactor for the password in every encoding used on the wire."""
         word = self.password.reveal()
         raw = (word, f"\0{self.user}\0{word}")
         return KnownSecrets([word, *(base64.b64encode(text.encode()).decode() for text in raw)] if word else [])
 
 
 def read_settings(values: Mapping[str, str]) -> SmtpSettings:
-    """Out of SMTP_*; raises BadSettings that names what is missing or wrong, and no value that may be a secret."""
+    """Parse SMTP_*; BadSettings names what is missing or wrong, but no value that may be a secret."""
     found = {name: values.get(name, "").strip() for name in NAMES}
     if not found["SMTP_HOST"]:
         raise BadSettings("SMTP_HOST is not set")
@@ -103,10 +103,10 @@ def read_settings(values: Mapping[str, str]) -> SmtpSettings:
 
 
 class DeliveryProgress:
-    """How far a delivery has come, for whoever ends it."""
+    """How far a delivery got, for whoever cancels it."""
 
     is_handed_over = False
-    """From here on the server may have the mail, also if it never says so."""
+    """Once True, the server may have the mail, even if it never confirms it."""
 
 
 async def deliver(
@@ -118,9 +118,11 @@ async def deliver(
     progress: DeliveryProgress,
     tls: ssl.SSLContext | None = None,
 ) -> tuple[Rejected, ...]:
-    """Who of the recipients was refused, if not all were; raises Undelivered. The caller has the clock."""
+    """Deliver a mail and return the rejected recipients, if not all were; raises Undelivered. The caller sets the
+    timeout.
+    """
     connection = await _reach(settings)
-    # A copy of the handle: TLS replaces the socket object, and the connection is one.
+    # A duplicate of the handle: TLS replaces the socket object, but the connection is the same.
     handle = connection.dup()
     work = asyncio.ensure_future(
         asyncio.to_thread(_deliver, settings, connection, tls, sender, recipients, message, progress)
@@ -129,22 +131,22 @@ async def deliver(
         return await asyncio.shield(work)
     finally:
         with contextlib.suppress(OSError):
-            handle.shutdown(socket.SHUT_RDWR)  # wakes the thread, wherever it waits
+            handle.shutdown(socket.SHUT_RDWR)  # unblocks the thread, wherever it waits
         handle.close()
         await _returned(work)
 
 
 async def _returned(work: asyncio.Future[Any]) -> None:
-    """The thread is never left behind: without its connection it ends at once."""
+    """Wait for the thread, so that it is never left behind: with its connection shut down it ends at once."""
     while not work.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait([work])
     if not work.cancelled():
-        work.exception()  # looked at, so that nobody calls it lost
+        work.exception()  # retrieved, so that asyncio does not log it as lost
 
 
 async def _reach(settings: SmtpSettings) -> socket.socket:
-    """By the loop, because a thread that connects cannot be called back."""
+    """Connect in the event loop, because a connecting thread cannot be cancelled."""
     loop = asyncio.get_running_loop()
     where, told = f"{settings.host}:{settings.port}", "it has no address"
     try:
@@ -176,7 +178,7 @@ def _deliver(
     message: bytes,
     progress: DeliveryProgress,
 ) -> tuple[Rejected, ...]:
-    """In the thread."""
+    """Deliver the mail; runs in the thread."""
     import smtplib  # noqa: PLC0415  # 30 ms, and few workflows send mail
     import ssl  # noqa: PLC0415
 
@@ -215,11 +217,11 @@ def _deliver(
 
 
 def _client(settings: SmtpSettings, connection: socket.socket, trust: ssl.SSLContext) -> smtplib.SMTP:
-    """Greeted, encrypted as far as that can be, and logged in."""
+    """Greet the server, start encryption as far as possible, and log in."""
     import smtplib  # noqa: PLC0415
 
     class Given(smtplib.SMTP):
-        """On the connection that is there already."""
+        """Uses an existing connection."""
 
         def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
             if settings.begins_with_tls:
@@ -227,7 +229,7 @@ def _client(settings: SmtpSettings, connection: socket.socket, trust: ssl.SSLCon
             return connection
 
     here, far = str(connection.getsockname()[0]), str(connection.getpeername()[0])
-    # A literal: smtplib would ask the network for the name of this machine, and tell it to the server.
+    # An address literal: smtplib would look up this machine's name on the network and send it to the server.
     name = f"[IPv6:{here}]" if ":" in here else f"[{here}]"
     client = Given(settings.host, settings.port, local_hostname=name)
     try:
@@ -246,7 +248,7 @@ def _client(settings: SmtpSettings, connection: socket.socket, trust: ssl.SSLCon
         if settings.user:
             if not settings.may_log_in(is_secure=is_secure, far=far):
                 raise Undelivered(
-                    f"{settings.host} offers no encryption, and the password is not sent without",
+                    f"{settings.host} offers no encryption, and the password is not sent unencrypted",
                     kind="not_secure",
                     is_passing=False,
                 )
@@ -265,7 +267,7 @@ def _offer(
     message: bytes,
     clean: Callable[[str], str],
 ) -> tuple[Rejected, ...]:
-    """The envelope: who was refused of the recipients, if not all."""
+    """Send the envelope and return the rejected recipients, if not all were rejected."""
     import smtplib  # noqa: PLC0415
 
     code, told = client.mail(sender, [f"size={len(message)}"] if client.has_extn("size") else [])

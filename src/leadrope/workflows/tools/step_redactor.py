@@ -1,7 +1,7 @@
-"""The secrets of one step taken out of its texts and values, and nothing else with them.
+"""Removes the known secrets of one step from its texts and values, and nothing else.
 
-`core.redaction.Redactor` also removes whatever looks like a key. That is right for logs; the result of a step may be a
-key that the next one needs.
+`core.secrets` also redacts whatever looks like a key. That is right for logs, but a step's result may be a key that the
+next step needs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class KnownSecrets:
         plain = {secret for secret in secrets if len(secret) >= SHORTEST}
         spelled = plain | {json.dumps(secret)[1:-1] for secret in plain}
         spelled |= {json.dumps(secret, ensure_ascii=False)[1:-1] for secret in plain}
-        # Longest first, so that a secret that holds another goes whole.
+        # Longest first, so that a secret that contains another is removed completely.
         self._spellings = tuple(sorted(spelled, key=len, reverse=True))
 
     def text(self, text: str) -> str:
@@ -27,13 +27,13 @@ class KnownSecrets:
         return text
 
     def data(self, data: bytes) -> bytes:
-        """Bytes of any kind; in another encoding than UTF-8 a secret is not found."""
+        """Redact bytes of any kind; a secret in an encoding other than UTF-8 is not found."""
         for spelling in self._spellings:
             data = data.replace(spelling.encode(), MASK.encode())
         return data
 
     def value(self, value: Any) -> Any:
-        """A JSON value with every text in it cleaned, names of fields too."""
+        """Redact every text in a JSON value, including keys."""
         if not self._spellings:
             return value
         match value:

@@ -1,4 +1,5 @@
-"""Records out of text: Markdown tables, separated values and `key: value` lines; and back to a table. Pure, linear.
+"""Extracts records from text: Markdown tables, separated values and `key: value` lines; also formats tables. Pure,
+linear.
 
 JSON in a text is `core.json_in_text`'s. What a column's type makes of a cell is told by `columns`.
 """
@@ -30,21 +31,23 @@ _BREAK = regex(r"-{3,}|\*{3,}|={3,}|_{3,}|")
 
 
 class Records(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows that stood in a text, all with the same columns."""
+    """Rows found in a text, all with the same columns."""
 
     how: How
     columns: tuple[str, ...]
     rows: list[dict[str, Any]]
     ragged: int = 0
-    """Rows that had more or fewer cells than the head."""
+    """Rows with more or fewer cells than the header."""
     is_cut: bool = False
-    """There were more rows than are read."""
+    """There were more rows than the limit."""
     share: float = 1.0
-    """Of the lines of the text that belong to it; what is told of prose by its colons has a small one."""
+    """Share of the text's lines that belong to it; small if prose with colons was taken for pairs."""
 
 
 def candidates(text: str) -> list[Records]:
-    """What the text may hold, the likeliest first: its largest Markdown table, separated values, `key: value` lines."""
+    """Return what the text may contain, likeliest first: its largest Markdown table, separated values, `key: value`
+    lines.
+    """
     text = text[:TEXT_CHARS].replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
     inner = unfenced(text)
     others = [one for one in (separated(inner), pairs(inner)) if one is not None]
@@ -52,7 +55,7 @@ def candidates(text: str) -> list[Records]:
 
 
 def markdown_tables(text: str) -> list[Records]:
-    """Every table: a head, a line of dashes, rows up to the first line without a `|`."""
+    """Return every table: a header, a line of dashes, rows up to the first line without a `|`."""
     lines = text.split("\n")
     found: list[Records] = []
     at = 1
@@ -74,7 +77,7 @@ def markdown_tables(text: str) -> list[Records]:
 
 
 def separated(text: str) -> Records | None:
-    """Comma, semicolon or tab separated values with a head, in lines that all have the same number of them."""
+    """Parse comma, semicolon or tab separated values with a header, if all lines have the same number of them."""
     lines = text.strip("\n").split("\n", 5)
     for delimiter in ("\t", ";", ","):
         if len(lines) < 2 or delimiter not in lines[0] or delimiter not in lines[1]:
@@ -89,7 +92,7 @@ def separated(text: str) -> Records | None:
         except csv.Error:
             continue
         head, body = rows[0], rows[1:]
-        # A sentence has commas too: it is a table where the rows agree, and a head has short names that differ.
+        # Prose has commas too: it is a table only if the rows agree and the header has short, distinct names.
         agreeing = sum(len(row) == len(head) for row in body)
         names = [cell.strip() for cell in head]
         if (
@@ -103,7 +106,7 @@ def separated(text: str) -> Records | None:
 
 
 def pairs(text: str) -> Records | None:
-    """Lines of `key: value`; an empty line, a rule or a key that comes again begins the next record."""
+    """Parse lines of `key: value`; an empty line, a rule or a repeated key starts the next record."""
     records: list[dict[str, Any]] = []
     record: dict[str, Any] = {}
     lines = used = 0
@@ -132,12 +135,12 @@ def pairs(text: str) -> Records | None:
 
 
 def names_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """All keys, in the order in which they come."""
+    """Return all keys in order of appearance."""
     return tuple(dict.fromkeys(key for row in rows for key in row))
 
 
 def to_markdown(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A table that reads the same in every viewer: one line per row, pipes escaped."""
+    """Format a table that every viewer reads the same way: one line per row, pipes escaped."""
     if not columns:
         return ""
     lines = [_line(columns), _line(["---"] * len(columns))]
@@ -146,14 +149,14 @@ def to_markdown(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> st
 
 
 def cell(value: Any) -> str:
-    """A value as the text of a cell."""
+    """Format a value as the text of a cell."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def unfenced(text: str) -> str:
-    """The inside of the first fenced block, if there is one: models like to wrap what they give."""
+    """Return the content of the first fenced block, if there is one: models like to wrap their answers."""
     lines = text.split("\n")
     for at, line in enumerate(lines):
         mark = line.strip()[:3]
@@ -178,7 +181,7 @@ def _records(how: How, head: Sequence[str], body: Sequence[Sequence[str]]) -> Re
 
 
 def _different(names: list[str]) -> list[str]:
-    """Two columns of one name would be one: the second gets a number."""
+    """Make column names unique by numbering duplicates."""
     found: dict[str, None] = {}
     for name in names:
         number, free = 2, name
@@ -189,7 +192,7 @@ def _different(names: list[str]) -> list[str]:
 
 
 def _plain(text: str) -> str:
-    """A cell without the marks around all of it: **bold**, `code`."""
+    """Remove the markup around a whole cell: **bold**, `code`."""
     text = text.strip()
     for mark in ("**", "__", "`"):
         if len(text) > 2 * len(mark) and text.startswith(mark) and text.endswith(mark):
@@ -200,7 +203,7 @@ def _plain(text: str) -> str:
 
 
 def _merged(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Records whose keys have nothing in common are one that empty lines divide."""
+    """Merge records without common keys: they are one record that empty lines divide."""
     if len(records) > 1 and len(names_of(records)) == sum(len(record) for record in records):
         return [{key: value for record in records for key, value in record.items()}]
     return records

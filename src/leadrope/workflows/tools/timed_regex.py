@@ -1,9 +1,10 @@
-"""Regular expressions with a bound on their time: Python's own, in a process that can be ended. Knows no step.
+"""Regular expressions with a time limit: Python's own engine, in a process that can be killed. Independent of steps.
 
-A pattern like `(a+)+$` takes longer than the universe on forty letters, and Python's matcher cannot be interrupted: it
-holds the interpreter while it runs. So a match is a short process of its own (20 ms), whose clock counts its own work
-and not a busy machine. A linear engine would need no process; it would be one more package (re2, 600 kB) and another
-dialect, without look-ahead and back-references. Patterns that cannot explode are matched here, for nothing.
+A pattern like `(a+)+$` takes longer than the age of the universe on forty letters, and Python's matcher cannot be
+interrupted: it holds the interpreter while it runs. So each match runs in a short process of its own (20 ms), whose
+limit counts its own CPU time and not that of a busy machine. A linear engine would need no process, but one more
+package (re2, 600 kB) and another dialect, without look-ahead and back-references. Patterns that cannot explode are
+matched in this process, at no cost.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from leadrope import errors
 from leadrope.regex import regex
 
 MATCH_S = 1.0
-"""Of work for one match. Honest patterns need milliseconds."""
+"""CPU time for one match. Ordinary patterns need milliseconds."""
 WAIT_S = 30.0
-"""On the clock, for a machine so busy that the process gets no turn; and where there is no clock of its own work."""
+"""Wall-clock limit, for a machine so busy that the process does not run, and where CPU time cannot be limited."""
 PATTERN_CHARS = 10_000
 TEXT_CHARS = 1_000_000
 
 _GROWS = regex(r"[*+{]|\\[0-9]|\(\?[A-Za-z(]")
-"""What may take more time than the text is long: repetition, back-references, flags. An escaped one counts too."""
+"""Constructs that may take more than linear time: repetition, back-references, flags. Escaped ones count too."""
 _FLAGS = regex(r"\(\?[A-Za-z]")
 _QUICK_CHARS = 1000
 _CHOICES = 6
@@ -59,7 +60,7 @@ else:
 
 
 class BadPattern(errors.RequestError):
-    """The pattern is none, or is too long. `column` counts from 1, 0 where it is not known."""
+    """The pattern is invalid or too long. `column` counts from 1; 0 if it is not known."""
 
     kind = "bad_regex"
 
@@ -69,7 +70,7 @@ class BadPattern(errors.RequestError):
 
 
 class PatternTimeout(errors.LeadropeError):
-    """The match was given up."""
+    """The match exceeded its time limit."""
 
     kind = "regex_timeout"
 
@@ -77,20 +78,22 @@ class PatternTimeout(errors.LeadropeError):
 class RegexMatch(msgspec.Struct, frozen=True, kw_only=True):
     is_match: bool
     text: str = ""
-    """The first place that matched, at most 1,000 characters of it."""
+    """The first match, cut at 1,000 characters."""
 
 
 async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s: float = MATCH_S) -> RegexMatch:
-    """Whether and where the pattern matches somewhere in the text.
+    """Search the text for the pattern.
 
-    found = await search("^PASS(ED)?$", line)
+        found = await search("^PASS(ED)?$", line)
+
+    Raises PatternTimeout after `limit_s` of work.
     """
     flags = re.IGNORECASE if ignores_case else 0
     _check_length(pattern)
     if len(text) > TEXT_CHARS:
         raise BadPattern(
             f"the text has {len(text)} characters, and at most {TEXT_CHARS} are searched",
-            hint="Give a part of it: one line, one field.",
+            hint="Search a part of it: one line, one field.",
         )
     if len(text) <= _HERE_CHARS and cannot_explode(pattern, ignores_case=ignores_case):
         try:
@@ -102,7 +105,7 @@ async def search(pattern: str, text: str, *, ignores_case: bool = False, limit_s
 
 
 def check(pattern: str) -> None:
-    """BadPattern where it can be told at once that it is none: without regard to case sets are slow to read."""
+    """Raise BadPattern if that can be decided quickly; sets without case are slow to compile."""
     _check_length(pattern)
     if len(pattern) <= _QUICK_CHARS and not _FLAGS.search(pattern):
         try:
@@ -119,9 +122,9 @@ def _check_length(pattern: str) -> None:
 
 
 def cannot_explode(pattern: str, *, ignores_case: bool = False) -> bool:
-    """Without repetition there are as many ways to match as there are choices, and few of those.
+    """Return whether a pattern has no repetition: it can match only in as many ways as it has alternatives.
 
-    A set of characters without regard to case is out as well: Python looks at each of them when it compiles it.
+    Sets without case are excluded too: Python visits each of their characters when it compiles them.
     """
     if ignores_case and "[" in pattern:
         return False

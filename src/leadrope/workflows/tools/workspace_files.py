@@ -1,7 +1,7 @@
-"""Files inside a workspace: found with every link followed, then opened so that no link is. Asks no policy.
+"""Files inside a workspace: resolved with every link followed, then opened without following any. Asks no policy.
 
-A path is resolved once. What was found is opened by `leadrope.confined`, which follows no link: whoever swaps a folder
-for a link in between gets an error, not a file outside.
+A path is resolved once. `leadrope.confined` opens the result without following links: swapping a folder for a link in
+between causes an error, not access to a file outside.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from leadrope.confined import Folder, real_path
 from leadrope.workflows.steps.base import StepFailed
 
 MOVE_BYTES = 1024 * 1024 * 1024
-"""Moved at most from one disk to another, which needs as much memory; on one disk a file only gets another name."""
+"""Maximum size of a move between file systems, which needs as much memory; otherwise a file is only renamed."""
 _NAME_BYTES = 255
 _PATH_CHARS = 4096
 
@@ -29,14 +29,14 @@ Mode = Literal["overwrite", "append", "create"]
 
 _REASONS = {
     errno.ENOENT: ("not_found", "does not exist", "Look at the name; a step before this one may not have written it."),
-    errno.ELOOP: ("changed", "is a link in a circle, or became a link just now", "Look at the links in its path."),
-    errno.ENOTDIR: ("not_found", "lies below something that is not a folder", "Look at the folders in its path."),
+    errno.ELOOP: ("changed", "is a link in a circle, or became a link just now", "Check the links in its path."),
+    errno.ENOTDIR: ("not_found", "lies below something that is not a folder", "Check the folders in its path."),
     errno.EEXIST: ("exists", "is there already", "Choose another name, or allow that it is replaced."),
-    errno.EACCES: ("no_access", "may not be opened by this user", "Look at its permissions."),
-    errno.EPERM: ("no_access", "may not be changed by this user", "Look at its permissions."),
+    errno.EACCES: ("no_access", "may not be opened by this user", "Check its permissions."),
+    errno.EPERM: ("no_access", "may not be changed by this user", "Check its permissions."),
     errno.EROFS: ("no_access", "lies on a disk that cannot be written", "Use a folder that can be written."),
-    errno.ENOSPC: ("no_space", "does not fit on the disk", "Make room on the disk."),
-    errno.EDQUOT: ("no_space", "is more than this user may store", "Make room on the disk."),
+    errno.ENOSPC: ("no_space", "does not fit on the disk", "Free some disk space."),
+    errno.EDQUOT: ("no_space", "is more than this user may store", "Free some disk space."),
     errno.EFBIG: ("no_space", "is larger than a file may be here", "Write less."),
     errno.ENAMETOOLONG: ("bad_input", "has a name that is too long", "Use a shorter name."),
     errno.EISDIR: ("not_a_file", "is a folder", "Name a file."),
@@ -44,13 +44,13 @@ _REASONS = {
 
 
 class WorkspaceFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a file is, or would be, in its workspace."""
+    """The location of an existing or new file in its workspace."""
 
     workspace: Path
     parts: tuple[str, ...]
-    """From the workspace down, every link followed."""
+    """Path components below the workspace, with every link resolved."""
     written: str
-    """Absolute, as the path was written: the other name of the file, where links lead to it."""
+    """The absolute path as written: the file's other name if links lead to it."""
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ class Content(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find(workspace: Path, path: str, *, parameter: str = "file_path") -> WorkspaceFiles:
-    """The place that a path means, seen from the workspace; StepFailed for one that is outside of it."""
+    """Resolve a path relative to the workspace; raises StepFailed if it is outside."""
     if not path.strip():
         raise StepFailed(
             f"{parameter} is empty",
@@ -84,7 +84,7 @@ def find(workspace: Path, path: str, *, parameter: str = "file_path") -> Workspa
         raise StepFailed(
             f"{parameter}: {path!r} begins with a ~, which only a shell understands",
             kind="bad_input",
-            hint="Write the path from the workspace on.",
+            hint="Write the path relative to the workspace.",
         )
     base = real_path(workspace)
     joined = str(Path(base) / path)
@@ -106,7 +106,7 @@ def find(workspace: Path, path: str, *, parameter: str = "file_path") -> Workspa
 
 
 def read(place: WorkspaceFiles, limit_bytes: int) -> Content:
-    """All of a file; StepFailed where it is larger than `limit_bytes`."""
+    """Read a whole file; raises StepFailed if it is larger than `limit_bytes`."""
     with _told(place), _folder(place) as folder, folder.open_read(place.name) as file:
         data = file.read(limit_bytes + 1)
         found = os.fstat(file.fileno())
@@ -114,13 +114,13 @@ def read(place: WorkspaceFiles, limit_bytes: int) -> Content:
         raise StepFailed(
             f"{place.relative} is larger than {limit_bytes} bytes",
             kind="too_large",
-            hint="Raise max_bytes (at most 50 MiB), or take the part that is needed with a shell step.",
+            hint="Raise max_bytes (at most 50 MiB), or extract the part you need with a shell step.",
         )
     return Content(data=data, mode=stat.S_IMODE(found.st_mode))
 
 
 def write(place: WorkspaceFiles, data: bytes, mode: Mode, *, permissions: int | None = None) -> None:
-    """The bytes in the file, with the folders above it. Readers see the old file or the new one, never a half."""
+    """Write a file atomically, creating parent folders: readers see the old content or the new, never a part."""
     with _told(place), _folder(place, creates=True) as folder:
         before = _plain(place, folder)
         if mode == "append":
@@ -131,7 +131,7 @@ def write(place: WorkspaceFiles, data: bytes, mode: Mode, *, permissions: int | 
             return
         if before is not None and mode == "create":
             raise FileExistsError(errno.EEXIST, "exists")
-        # The permissions of a copied file come without the bits that lend somebody's rights.
+        # A copy keeps the permissions, but not the setuid and setgid bits.
         bits = permissions & 0o777 if permissions is not None else None
         folder.replace(place.name, data, mode=bits, like=before, syncs=True, replaces=mode == "overwrite")
 
@@ -153,14 +153,14 @@ def move(source: WorkspaceFiles, destination: WorkspaceFiles, *, overwrites: boo
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-    # Another disk is mounted inside the workspace.
+    # Another file system is mounted inside the workspace.
     content = read(source, MOVE_BYTES)
     write(destination, content.data, "overwrite" if overwrites else "create", permissions=content.mode)
     delete(source, missing_ok=True)
 
 
 def delete(place: WorkspaceFiles, *, missing_ok: bool) -> bool:
-    """True if there was a file."""
+    """Delete a file; returns whether there was one."""
     try:
         with _told(place), _folder(place) as folder:
             _plain(place, folder)
@@ -195,7 +195,7 @@ def _told(place: WorkspaceFiles) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _folder(place: WorkspaceFiles, *, creates: bool = False) -> Iterator[Folder]:
-    """The folder that the file is in, reached without following a link."""
+    """Open the folder of the file, without following a link."""
     with Folder.open(place.workspace, hard_links=True) as root:
         above = "/".join(place.parts[:-1])
         try:
@@ -208,7 +208,7 @@ def _folder(place: WorkspaceFiles, *, creates: bool = False) -> Iterator[Folder]
 
 
 def _plain(place: WorkspaceFiles, folder: Folder) -> os.stat_result | None:
-    """What is there, if anything; StepFailed if that is not a plain file."""
+    """Return the stat of what is there, if anything; raises StepFailed if it is not a regular file."""
     kind = folder.kind(place.name)
     if kind is None:
         return None
