@@ -62,8 +62,10 @@ class ExecutionView:
         self._told: set[str] = set()
         """Approvals that were shown when they were asked."""
         self.has_person = False
-        self.is_rehearsed = False
         """Somebody sits at this terminal, and is asked there."""
+        self.is_waiting = True
+        """A question waits for its answer. Without, it is denied at once."""
+        self.is_rehearsed = False
         self.is_pending: Callable[[str], bool] = lambda _: True
         """Whether an approval still waits; asked of a log, which has those that were answered, too."""
         self._warnings: dict[str, list[events.StepWarning]] = {}
@@ -157,7 +159,7 @@ class ExecutionView:
         return self._places.get(approval_id, "")
 
     def _asked(self, step: events.StepAsked) -> None:
-        if self.is_pending(step.approval_id):
+        if self.is_waiting and self.is_pending(step.approval_id):
             self._tell_approval(_pending(step), step.expires_s)
         else:
             self._line(f"  ? {self._unit_name(step)} asked a person: {first_line(step.detail or step.title)}")
