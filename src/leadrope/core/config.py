@@ -324,7 +324,8 @@ def _check_values(config: Config, where: str, defaults: RunDefaults) -> None:
 def bad_value(source: str, where: str, error: errors.BadValue) -> errors.BadConfig:
     """The error of a request's field as one of the table that holds it; `with_line` adds the line."""
     message = error.message.removeprefix(f"{error.field}: ")
-    return errors.BadConfig(f"{source}: {where}.{error.field}: {message}", hint=error.hint)
+    colon = "" if message == "is not a known key" else ":"
+    return errors.BadConfig(f"{source}: {where}.{error.field}{colon} {message}", hint=error.hint)
 
 
 def _check_agent(where: str, agent: Agent) -> None:
@@ -446,7 +447,9 @@ def unknown_field(name: str, others: Iterable[str] = ()) -> errors.BadValue:
     ]
     hint = "`help(leadrope.RunRequest)` lists the fields; clocks and the budget are fields of leadrope.Limits."
     limits = close_matches(name, Limits.__struct_fields__, n=1)
-    if name not in limits and (close := close_matches(name, (*fields, *others), n=2)):
+    if name in _RENAMED:
+        hint = _RENAMED[name]
+    elif name not in limits and (close := close_matches(name, (*fields, *others), n=2)):
         hint = f"Did you mean {' or '.join(close)}?"
     elif limits:
         hint = f"Write limits=leadrope.Limits({limits[0]}=…)."

@@ -53,6 +53,12 @@ def check_words(values: Mapping[str, Any]) -> None:
     """
     if "mode" in values:
         normal_mode(values["mode"])
+    if isinstance(values.get("sandbox"), Mapping):
+        raise errors.BadValue(
+            "sandbox",
+            f"is the level of leadrope's sandbox: {', '.join(_WORDS['sandbox'])}",
+            hint="Settings of the agent program's own sandbox are called agent_sandbox.",
+        )
     for name, words in _WORDS.items():
         if values.get(name) is not None:
             _one_of(name, values[name], words)

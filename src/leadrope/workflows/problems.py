@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Literal
 
 import msgspec
@@ -44,6 +44,12 @@ KEY = yaml_values.KEY
 """Appended to a path: the position of the key itself; the path alone is the position of its value."""
 
 UNKNOWN = Position(line=0, column=0)
+
+
+def move(places: MutableMapping[Path, Position], old: Path, new: Path) -> None:
+    """The places of a value that has another path now, and of all that is inside it."""
+    for path in [path for path in places if path[: len(old)] == old]:
+        places.setdefault((*new, *path[len(old) :]), places[path])
 
 
 class WorkflowProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

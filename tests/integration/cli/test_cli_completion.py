@@ -172,7 +172,8 @@ async def test_names_of_saved_workflows_and_datasets(desk: Any) -> None:
     assert (await desk.leadrope("flow", "run", "keeper")).code == 0
     (execution,) = complete(desk, "leadrope flow report ")
     assert (await desk.leadrope("flow", "values", execution, "keep")).code == 0
-    assert complete(desk, "leadrope flow stop ") == complete(desk, "leadrope flow logs ") == [execution]
+    for command in ("stop", "logs", "resume"):
+        assert complete(desk, f"leadrope flow {command} ") == [execution]
     assert complete(desk, "leadrope flow delete ") == ["nightly"]
     assert complete(desk, "leadrope flow delete-data pe") == ["people"]
     assert "nightly" in complete(desk, "leadrope flow run n")

@@ -181,3 +181,11 @@ async def test_a_rehearsal_is_not_reported_to_a_collector(desk: Any) -> None:
         done = await desk.leadrope("run", "go", "--rehearse", script)
         assert (done.code, done.out) == (0, "Done.\n"), done.err
     assert collector.got == []
+
+
+async def test_a_question_that_is_denied_at_once_names_no_command_that_answers_it(desk: Any) -> None:
+    done = await rehearse(desk, EXECUTION.replace("- mode: edit\n", ""), SCRIPT)
+    assert (done.code, (desk.project / "note.txt").exists()) == (0, False), done.err
+    assert "no one can answer" in done.err
+    assert "? review asked a person: " in done.err
+    assert "approvals approve" not in done.err

@@ -179,6 +179,8 @@ def test_an_error_of_run_sync_is_the_only_one_that_is_shown(program: Stage) -> N
         ({"timeout": 5}, ["timeout: is not a field", "leadrope.Limits"]),
         ({"mode": "pln"}, ["'pln' is not a mode", "plan, default"]),
         ({"billing": "apikey"}, ["'apikey' is not known", "api_key"]),
+        ({"walls": "off"}, ["walls: is not a field", "It is called sandbox now"]),
+        ({"sandbox": {"enabled": True}}, ["sandbox: is the level", "read-only", "are called agent_sandbox"]),
         ({"effort": "huge"}, ["'huge' is not known", "xhigh"]),
         ({"mode": 5}, ["5 is not a mode"]),
         ({"max_turns": "three"}, ["max_turns"]),
@@ -198,6 +200,12 @@ def test_a_wrong_value_is_told_with_the_right_ones(program: Stage, fields: dict[
         leadrope.run_sync("go", **fields)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_an_agent_sandbox_under_its_earlier_name_is_told_in_a_request(program: Stage) -> None:
+    earlier: Any = {"enabled": True}
+    with pytest.raises(errors.BadValue, match="are called agent_sandbox"):
+        leadrope.run_sync(RunRequest(prompt="go", sandbox=earlier))
 
 
 @pytest.mark.parametrize("given", [5, None, b"x"])

@@ -193,7 +193,7 @@ def test_a_mistake_is_told_by_file_and_key(text: str, place: str, hint: str | No
     ("text", "told"),
     [
         ('[run]\nmode = "edit"\nwalls = "on"', "c.toml:3: run.walls: 'on' is not known"),
-        ('[run]\nmode = "edit"\n[run.sandbox]\nenabledd = true', "c.toml:4: run.sandbox.enabledd: is not a known key"),
+        ('[run]\nmode = "edit"\n[run.sandbox]\nenabledd = true', "c.toml:4: run.sandbox.enabledd is not a known key"),
         ('[profiles.a]\nmode = "edit"\nwalls = 3', "c.toml:3: profiles.a.walls: expected text"),
         ('[run]\nwalls = "off"\nsandbox = "off"', "c.toml:2: run.walls is not a known key\nIt is called sandbox now."),
         ('[run]\nwalls = "off"\nmodle = "x"', "c.toml:3: run.modle is not a known key"),
@@ -232,6 +232,8 @@ def test_a_wrong_override_is_told_by_field(overrides: dict[str, Any], field: str
 def test_unknown_names_of_a_call_get_a_suggestion() -> None:
     with pytest.raises(errors.BadValue, match="It is called sandbox now"):
         config.apply(config.Config(), None, {"prompt": "x", "walls": "off"})
+    with pytest.raises(errors.BadValue, match="are called agent_sandbox"):
+        config.apply(config.Config(), None, {"prompt": "x", "sandbox": {"enabled": True}})
     loaded = config.parse(FULL)
     with pytest.raises(errors.BadValue, match="Did you mean review"):
         config.apply(loaded, "reveiw", {"prompt": "p"})

@@ -79,8 +79,6 @@ def test_the_word_is_one_that_the_type_takes() -> None:
     assert (found.kind, found.suggestion) == ("unknown_parameter", "command"), (
         "that it needs `command` is the same mistake"
     )
-    found = one("### second\n\nDoes it.\n\n- type: agent\n- prompt: go\n- walls: read-only\n")
-    assert (found.kind, found.suggestion) == ("unknown_parameter", "sandbox"), "its name in earlier versions"
     found = one("### second\n\nDoes it.\n\n- type: code\n- run: print()\n")
     assert found.suggestion == "code"
 
@@ -170,3 +168,21 @@ def test_a_url_that_the_step_allows_is_let_be() -> None:
     assert problems(step + "true\n") == []
     assert problems(step + "${topic}\n") == []
     assert len(problems(step + "10.0.0.0/8\n")) == 1
+
+
+AGENT = "### second\n\nDoes it.\n\n- type: agent\n- prompt: go\n- "
+
+
+def test_a_parameter_of_an_earlier_version_is_read_and_told() -> None:
+    told = "22:3: warning: 'walls' will be removed; use 'sandbox'"
+    document = markdown.read(f"{HEAD}{AGENT}walls: off\n")
+    assert document.workflow.steps[1].parameters == {"prompt": "go", "sandbox": "off"}
+    assert [str(problem) for problem in check_document(document, registry.TYPES)] == [told]
+    assert [problem.line for problem in problems(f"{AGENT}walls: offf\n")] == [22, 22], "the line of what is written"
+
+
+def test_an_earlier_name_beside_the_new_one_is_refused() -> None:
+    found = one(f"{AGENT}walls: off\n- sandbox: read-only\n")
+    assert (found.kind, found.suggestion) == ("unknown_parameter", "sandbox")
+    shell = one("### second\n\nDoes it.\n\n- type: shell\n- command: ls\n- walls: off\n")
+    assert shell.kind == "unknown_parameter", "only agent steps had it"

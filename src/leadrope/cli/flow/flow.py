@@ -266,7 +266,7 @@ def _rehearsed(name: str, loaded: library.Loaded, folder: Path, own: Path) -> Mo
 
 
 @click.command("resume", cls=flow_result.FlowCommand, epilog=_RESUME_EPILOG)
-@click.argument("name", metavar="EXECUTION")
+@click.argument("execution", metavar="EXECUTION")
 @click.argument("inputs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--approve", is_flag=True, help="Approve.")
 @click.option("--deny", is_flag=True, help="Deny.")
@@ -282,7 +282,7 @@ def _rehearsed(name: str, loaded: library.Loaded, folder: Path, own: Path) -> Mo
 @_STRICT
 @_QUIET
 def resume(
-    name: str,
+    execution: str,
     inputs: tuple[str, ...],
     approve: bool,
     deny: bool,
@@ -309,7 +309,7 @@ def resume(
         raise errors.RequestError("--reason was given without an answer", hint="Add --approve, --deny or --choose.")
     by = actors.system_user()
     answer = Answer(approved=not deny, choice=choose or "", reason=reason, by=by) if is_answered else None
-    if not is_answered and (told := _continued_elsewhere(name)) is not None:
+    if not is_answered and (told := _continued_elsewhere(execution)) is not None:
         click.echo(told)
         return 0
     texts = given_inputs.read_words(inputs)
@@ -321,8 +321,8 @@ def resume(
         from leadrope.workflows.start import continuing, start  # noqa: PLC0415  # the engine, only where it runs
 
         if given["output"] not in flow_result.FORMATS:
-            flow_result.check_name(await start.workflow_of(service, name), given["output"])
-        failed = await continuing.failed(service, name) if answer is None else None
+            flow_result.check_name(await start.workflow_of(service, execution), given["output"])
+        failed = await continuing.failed(service, execution) if answer is None else None
         if failed is not None:
             taken: dict[str, Any] = {
                 "environ": environ,
@@ -330,15 +330,15 @@ def resume(
                 "access": access,
                 "overrides": overrides,
             }
-            async with continuing.continued(service, failed, texts, **taken, **more) as execution:
-                yield execution
+            async with continuing.continued(service, failed, texts, **taken, **more) as opened:
+                yield opened
             return
         if texts:
             raise errors.RequestError(
                 "inputs were given, and only an execution that has failed takes them",
                 hint="Leave them out, or start the workflow anew with `leadrope flow run`.",
             )
-        which = (await service.approval(name)).id if answer is not None else name
+        which = (await service.approval(execution)).id if answer is not None else execution
         async with start.resumed(
             service,
             which,
@@ -348,8 +348,8 @@ def resume(
             access=access,
             overrides=overrides,
             **more,
-        ) as execution:
-            yield execution
+        ) as opened:
+            yield opened
 
     return _carried_out(begin, given, environ, config)
 
@@ -405,6 +405,7 @@ def _carried_out(
     screen = Screen.of_process(environ)
     view = ExecutionView(screen, quiet=bool(given["quiet"]), is_streamed=given["output"] == "stream-json")
     view.is_rehearsed = server is not None
+    view.is_waiting = not given["no_wait"] and server is None
     on_ask = "deny" if given["no_wait"] else "wait"
     try:
         result = asyncio.run(_drive(begin, view, screen, environ, config, on_ask=on_ask, ahead=ahead))

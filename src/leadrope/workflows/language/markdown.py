@@ -13,7 +13,7 @@ from leadrope.workflows import model
 from leadrope.workflows.language import habits, markdown_blocks, model_builder, schema_match
 from leadrope.workflows.language.markdown_blocks import Entry, Section
 from leadrope.workflows.language.markdown_values import KeyLines, Notes, entry_values, tell_indented
-from leadrope.workflows.problems import BadWorkflow, Findings, Path, Places, Position, WorkflowProblem, nearest
+from leadrope.workflows.problems import BadWorkflow, Findings, Path, Places, Position, WorkflowProblem, move, nearest
 
 _SUFFIX_OF: Mapping[model.Dialect, str] = {"flow": ".flow.md", "pflow": ".pflow.md"}
 SUFFIXES = tuple(_SUFFIX_OF.values())
@@ -257,6 +257,8 @@ class _Reader:
                 path=path,
                 warns=True,
             )
+        for old, new in model_builder.old_names(values):
+            move(self._places, (*path, old), (*path, new))
         return model_builder.step(entry.name, description, values, self._shape(path))
 
     def _is_name(self, entry: Entry, section: model.SectionName) -> bool:

@@ -20,6 +20,8 @@ _AT = regex(r" - at `\$(.*)`$")
 _VARIABLE = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 NOTHING = ("none", "nothing", "end")
 """Used instead of a step in `next` and `after`; no step can have these names."""
+_OLD_NAMES: Mapping[str, Mapping[str, str]] = {"agent": {"walls": "sandbox"}}
+"""By type: parameters of earlier versions, which files and stored executions may still have."""
 
 
 class Shape:
@@ -89,7 +91,18 @@ class Shape:
         return bool(found)
 
 
+def old_names(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Parameters of a step that have another name now, with that name."""
+    kind = values.get("type")
+    names = _OLD_NAMES.get(kind, {}) if isinstance(kind, str) else {}
+    return [(old, new) for old, new in names.items() if old in values and new not in values]
+
+
 def step(name: str, description: str, values: Mapping[str, Any], shape: Shape) -> model.Step:
+    renamed = dict(old_names(values))
+    for old, new in renamed.items():
+        shape.wrong("old_name", f"{old!r} will be removed; use {new!r}", old, found=old, at_key=True, warns=True)
+    values = {renamed.get(key, key): value for key, value in values.items()}
     said: dict[str, Any] = {}
     parameters: dict[str, Any] = {}
     for key, value in values.items():

@@ -13,7 +13,7 @@ from typing import Any
 from leadrope.regex import regex
 from leadrope.workflows.language import shell_quoting, templates
 from leadrope.workflows.model import FILE_SUFFIX, Step, filled_from_files
-from leadrope.workflows.problems import Findings, Path, Position
+from leadrope.workflows.problems import Findings, Path, Position, move
 
 HINT = "See docs/pflow.md."
 TURNS = 100
@@ -81,9 +81,7 @@ class PflowStep:
 
     def move(self, old: Path, new: Path) -> None:
         """Updates the positions of a value that was moved."""
-        before = (*self.path, *old)
-        for path in [path for path in self._places if path[: len(before)] == before]:
-            self._places.setdefault((*self.path, *new, *path[len(before) :]), self._places[path])
+        move(self._places, (*self.path, *old), (*self.path, *new))
 
 
 def step(said: PflowStep, chunks: Mapping[str, str]) -> None:

@@ -188,4 +188,5 @@ async def test_whoever_waits_for_the_log_waits_for_no_other_events(
     log.tell(StepStarted(step="one", kind="shell"))
     async with asyncio.timeout(60):
         await log.flush()
-    assert [record.event for record in await executions.all_events(execution)] == [StepStarted(step="one", kind="shell")]
+    records = await executions.all_events(execution)
+    assert [record.event for record in records] == [StepStarted(step="one", kind="shell")]
