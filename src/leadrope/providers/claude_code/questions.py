@@ -1,4 +1,4 @@
-"""What Claude Code asks a person, as ours, and a person's answers as it reads them."""
+"""Converts Claude Code's questions to our format, and answers to its own."""
 
 from __future__ import annotations
 

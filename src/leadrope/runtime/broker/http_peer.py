@@ -1,7 +1,7 @@
-"""An endpoint as the other end of a run: each prompt is one request, and the events of its answer are the lines.
+"""An HTTP endpoint in place of a process: each prompt is one request, and the events of its answer are the lines.
 
-Nothing runs ahead of its reader: a slow consumer holds the server, as it holds a process. Knows no vendor: what an
-event or a status means is the session's to say.
+Data is only read on demand, so a slow consumer slows down the server as it would a process. The session interprets
+events and statuses; this module is independent of vendors.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from leadrope.regex import regex
 from leadrope.version import __version__
 
 KEPT_BYTES = 64 * 1024
-"""Of an answer that is not a stream of events: enough for what a service says of an error."""
+"""Bytes kept of an answer that is not an event stream: enough for a service's error message."""
 MOST_BYTES = 16 * 1024 * 1024
-"""Of one event. A server that never ends one must not fill the memory."""
+"""Maximum size of one event. A server that never ends one must not fill the memory."""
 _MOST_INTERIM = 8
-"""`100 Continue` and its kin before the answer itself."""
+"""Interim answers such as `100 Continue` before the final one."""
 _EVENTS = "text/event-stream"
 _OURS = frozenset({"host", "accept", "accept-encoding", "connection", "content-length", "transfer-encoding"})
 _NAME = regex(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -36,7 +36,7 @@ Heard = bytes | RequestSent | AnswerEnded
 
 
 class HttpEnding(msgspec.Struct, frozen=True, kw_only=True):
-    """There is no process, and so no exit code."""
+    """The end of a session without a process, and so without an exit code."""
 
     exit_code: None = None
     leftovers_killed: int = 0
@@ -44,13 +44,13 @@ class HttpEnding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HttpPeer:
-    """One endpoint for one attempt. Every request has a connection of its own."""
+    """One endpoint for one attempt. Every request uses a new connection."""
 
     stderr_head: tuple[str, ...] = ()
     stderr_tail: tuple[str, ...] = ()
 
     def __init__(self, endpoint: Endpoint, *, proxy: str | None = None, ca_file: str | None = None) -> None:
-        """`proxy` and `ca_file` as of `Upstream`. Connects with the first request."""
+        """`proxy` and `ca_file` are passed to `Upstream`. Connects with the first request."""
         self._endpoint = endpoint
         self._headers = [_checked(name, value) for name, value in endpoint.headers]
         self._upstream = Upstream(endpoint.url, proxy=proxy, ca_file=ca_file)
@@ -59,7 +59,7 @@ class HttpPeer:
         self._answer: AsyncGenerator[list[Heard], None] | None = None
         self._has_more = asyncio.Event()
         self._scope: asyncio.Timeout | None = None
-        """Of the read that waits for the server."""
+        """The time limit of the read that waits for the server."""
         self._connecting: asyncio.Future[ServerConnection] | None = None
         self._is_closed = False
         self._is_cancelled = False
@@ -101,10 +101,10 @@ class HttpPeer:
             self._wake()
 
     async def end(self, *, polite_s: float = 0.0, stop_s: float = 0.0) -> HttpEnding:
-        """At once: a server is told by nothing but the end of its connection."""
+        """End at once: the only signal to a server is the end of its connection."""
         self._has_ended = True
         self._wake()
-        if self._scope is None and self._answer is not None:  # else the read that waits ends it
+        if self._scope is None and self._answer is not None:  # otherwise the waiting read ends it
             answer, self._answer = self._answer, None
             await answer.aclose()
         if self._connecting is not None:
@@ -119,7 +119,7 @@ class HttpPeer:
             self._scope.reschedule(asyncio.get_running_loop().time())
 
     async def _next(self, answer: AsyncGenerator[list[Heard], None]) -> list[Heard]:
-        """What comes next of an answer, unless it is cut short meanwhile."""
+        """Return the next part of an answer, unless it is cancelled in the meantime."""
         heard: list[Heard] = [AnswerEnded(how="cancelled")]
         try:
             if not self._is_cancelled:
@@ -127,11 +127,11 @@ class HttpPeer:
                     heard = await anext(answer)
         except TimeoutError:
             if not (self._is_cancelled or self._has_ended):
-                raise  # nobody here has set a time
+                raise  # not a time limit of ours
         finally:
             self._scope = None
         if isinstance(heard[-1], AnswerEnded):
-            # Now, and not with the next read: what is cancelled from here on is the next answer.
+            # Now, not with the next read: a later cancellation applies to the next answer.
             self._answer, self._is_cancelled = None, False
             await answer.aclose()
         return heard
@@ -141,7 +141,7 @@ class HttpPeer:
     async def _exchange(self, body: bytes) -> AsyncGenerator[list[Heard], None]:
         self._connecting = asyncio.ensure_future(self._upstream.take(fresh=True))
         try:
-            # Shielded: asyncio loses a socket whose connection is made in the moment in which it is cancelled.
+            # Shielded: asyncio loses a socket whose connection completes at the moment it is cancelled.
             connection = await asyncio.shield(self._connecting)
         except asyncio.CancelledError:
             self._connecting.add_done_callback(_abandon)
@@ -151,7 +151,7 @@ class HttpPeer:
             return
         status, headers = 0, dict[str, str]()
         try:
-            # Not drained: a server may refuse a long request before it has read it.
+            # Not drained: a server may reject a long request before it has read it.
             connection.writer.write(self._request(body))
             head = await _final_head(connection.reader)
             status, headers = head.status, {name.lower(): value for name, value in head.headers}
@@ -185,7 +185,7 @@ def _abandon(connecting: asyncio.Future[ServerConnection]) -> None:
 
 
 def _checked(name: str, value: str) -> tuple[str, str]:
-    """A line break in a credential would be a second header."""
+    """Check a header: a line break in a credential would start a second one."""
     if not _NAME.fullmatch(name) or name.lower() in _OURS:
         raise errors.BadValue("headers", f"the provider cannot set the header {name!r}")
     if not _VALUE.fullmatch(value):
