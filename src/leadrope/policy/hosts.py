@@ -65,7 +65,7 @@ def check(text: str) -> str:
             return ipaddress.IPv6Address(bare).compressed
         except ValueError:
             raise errors.BadValue(
-                "host", f"{text!r} names a port", hint=f"Write {low.partition(':')[0]}; a host holds for every port."
+                "host", f"{text!r} names a port", hint=f"Write {low.partition(':')[0]}; a host covers every port."
             ) from None
     low = low.removesuffix(".")
     if not _PATTERN.fullmatch(low):

@@ -19,7 +19,7 @@ def why_not(look: Look, facts: Facts, allowed: Lists) -> str | None:
     if look.call.name != "WebFetch":
         query = look.call.input.get("query")
         is_leak = isinstance(query, str) and facts.holds_secret is not None and facts.holds_secret(query)
-        return "the search holds a secret of this run" if is_leak else None
+        return "the search contains a secret of this run" if is_leak else None
     url = look.call.input.get("url")
     if not isinstance(url, str) or not url:
         return "the call has no address"
@@ -27,9 +27,9 @@ def why_not(look: Look, facts: Facts, allowed: Lists) -> str | None:
     if host is None:
         return _unreadable(url)
     if _has_credentials(url):
-        return "the address holds a user name or a password"
+        return "the address contains a user name or a password"
     if facts.holds_secret is not None and facts.holds_secret(url):
-        return "the address holds a secret of this run"
+        return "the address contains a secret of this run"
     if facts.is_request or is_named(host, allowed):
         return None
     if why := addresses.why_not_public(host):

@@ -47,7 +47,7 @@ _OWN_PREFIXES = {
 }
 _OWN_NAMES = {
     "CLAUDECODE": "the agent would take itself for a nested one and refuse to work",
-    "IS_SANDBOX": "it tells the agent that it is in a sandbox; leadrope alone may say so",
+    "IS_SANDBOX": "it tells the agent that it is in a sandbox; only leadrope may set it",
     "DISABLE_AUTOUPDATER": "leadrope sets it",
     "MAX_STRUCTURED_OUTPUT_RETRIES": "it has an option of its own",
     "MAX_THINKING_TOKENS": "it has an option of its own",
@@ -161,7 +161,7 @@ def check_variables(variables: Mapping[str, str], marked: Iterable[str] = ()) ->
     known = frozenset(marked)
     for name, value in variables.items():
         if "\0" in value:
-            raise errors.VariableRefused(name, "its value holds a NUL character")
+            raise errors.VariableRefused(name, "its value contains a NUL character")
         if name == OUTPUT_TOKENS:
             if not re.fullmatch(r"[1-9][0-9]{0,8}", value):
                 raise errors.VariableRefused(name, f"{value!r} is not a whole number of tokens")

@@ -153,7 +153,7 @@ def _turn(act: Act) -> dict[str, Any]:
             # The CLI retries after a 400, a few times and at once.
             return {"error": {"status": 400, "message": "refused by the rehearsal"}, "repeat": "forever"}
         case Mutters():
-            raise CannotStage("what the agent itself writes is not its model's to say")
+            raise CannotStage("the model cannot decide what the agent itself writes")
         case _:
             assert_never(act)
 

@@ -310,9 +310,9 @@ def _check_answer(here: str, answer: ScriptedAnswer) -> None:
         raise BadScript(here, f"{' and '.join(endings)} cannot both happen; keep one")
     said = [name for name in ("text", "thinking", "tool", "tools", "size") if getattr(answer, name) not in (None, ())]
     if answer.blocks and said:
-        raise BadScript(here, f"blocks already says everything, in order; move {' and '.join(said)} into it")
+        raise BadScript(here, f"blocks already has the whole answer, in order; move {' and '.join(said)} into it")
     if answer.text is not None and answer.size is not None:
-        raise BadScript(here, "text and size both say the text; keep one")
+        raise BadScript(here, "text and size both set the text; keep one")
     if answer.tool is not None and answer.tools:
         raise BadScript(here, "tool and tools both name calls; put all of them into tools")
     says = bool(said or answer.blocks)

@@ -61,10 +61,10 @@ def tell(words: Words, functions: frozenset[str]) -> ProgramEffect:
     if path in functions:
         return ProgramEffect(role="builtin")
     if path in _RESERVED:
-        return ProgramEffect(role="unknown", opaque=f"{path!r} stands where a program should")
+        return ProgramEffect(role="unknown", opaque=f"{path!r} is in the place of a program")
     name = posixpath.basename(path)
     if not name:
-        return ProgramEffect(role="unknown", opaque="a folder stands where a program should")
+        return ProgramEffect(role="unknown", opaque="a folder is in the place of a program")
     if "/" not in path and name in _BUILTINS:
         return ProgramEffect(role="builtin")
     if "/" not in path and name in _SHELL_OWN:

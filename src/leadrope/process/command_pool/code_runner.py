@@ -382,7 +382,7 @@ def as_json(told: "dict[str, Any]", limit: int) -> bytes:
     try:
         data = _ENCODER.encode(told).encode()
     except UnicodeEncodeError:
-        raise Refused("bad_result", "result holds text that is not Unicode (half of a surrogate pair)") from None
+        raise Refused("bad_result", "result contains text that is not Unicode (half of a surrogate pair)") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise Refused("bad_result", _unfit(told["value"], "result", set()) or f"result is not JSON: {error}") from None
     if len(data) > limit:

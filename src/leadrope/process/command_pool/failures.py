@@ -33,7 +33,7 @@ class NotStarted(errors.LeadropeError):
 def pool_lost() -> CommandLost:
     return CommandLost(
         "the process that runs commands ended while this one ran, and everything in it was ended too",
-        hint="A command may have killed it (kill -9 -1, pkill python), or the machine has no memory left.",
+        hint="A command may have killed it (kill -9 -1, pkill python), or the machine has run out of memory.",
     )
 
 

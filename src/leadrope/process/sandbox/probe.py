@@ -155,7 +155,7 @@ def _user(workspace: str) -> tuple[SandboxUser, bool]:
 
 def _needed(path: str) -> MachinePath:
     if not reachable.exists(path):
-        raise errors.BadDirectory(f"{path} does not exist, and the sandbox is to hold it", hint="Make it first.")
+        raise errors.BadDirectory(f"{path} does not exist, but the sandbox must contain it", hint="Make it first.")
     return MachinePath(name=path, real=real_path(path), is_dir=reachable.is_dir(path))
 
 

@@ -165,7 +165,7 @@ class _Checker:
             if name.lower() in NOTHING:
                 self._findings.add(
                     "bad_id",
-                    f"no step can be called {name!r}: behind `next` that word means that nothing follows",
+                    f"no step can be called {name!r}: after `next` that word means that nothing follows",
                     path=("steps", name),
                     found=name,
                     suggestion=f"{name}-step",

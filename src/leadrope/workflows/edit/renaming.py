@@ -26,7 +26,7 @@ def rename(text: str, old: str, new: str, *, dialect: model.Dialect = "flow") ->
         return text
     check_name(new, source.workflow)
     if any(new in links.scope_names(step) for step in source.workflow.every_step):
-        raise errors.BadValue("name", f"a batch or a loop gives its steps a value called {new!r}")
+        raise errors.BadValue("name", f"a batch or a loop provides its steps with a value called {new!r}")
     names = Names(old, new, tuple(_around(source, entry)))
     expected = names.workflow(source.workflow)
     heading = source.lines[entry.start]

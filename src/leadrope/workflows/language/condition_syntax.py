@@ -341,7 +341,7 @@ class _Parser:
     def _deeper(self, part: Callable[[], T]) -> T:
         self._depth += 1
         if self._depth > DEPTH_LIMIT:
-            self._fail(f"brackets stand in each other more than {DEPTH_LIMIT} deep")
+            self._fail(f"brackets are nested more than {DEPTH_LIMIT} deep")
         found = part()
         self._depth -= 1
         return found

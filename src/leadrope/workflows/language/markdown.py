@@ -168,7 +168,7 @@ class _Reader:
         if near is not None and near != model.NOTES:
             self._findings.add(
                 "unknown_section",
-                f"there is no section {section.name!r}, and it is left aside",
+                f"there is no section {section.name!r}; it is ignored",
                 section.place,
                 found=section.name,
                 suggestion=near.capitalize(),

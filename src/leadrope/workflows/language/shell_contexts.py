@@ -18,7 +18,7 @@ _COMPARES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 _RUNS_WORDS = frozenset({"eval", "let", "trap", "unset", "read", "alias"})
 """Builtins that evaluate their words again, as code or as a variable's subscript, which may contain code."""
 _NAMES_VARIABLE = {"test": "-v", "[": "-v", "printf": "-v", "wait": "-p"}
-_IN_PARAMETER = "it stands inside the shell's own ${...}; set a variable first"
+_IN_PARAMETER = "it is inside the shell's own ${...}; set a variable first"
 _SHELLS = frozenset({"sh", "bash", "dash", "zsh", "ksh", "ash", "fish"})
 _DEEPEST = 40
 
@@ -56,9 +56,9 @@ class ScriptReader:
             how, reason = "refused", self._unsure
         if self._inner_arrays:
             # Bash 5.2 reads them twice, and the second time a value with a newline is no longer quoted.
-            how, reason = "refused", "it stands in an array inside of parentheses; set a variable first"
+            how, reason = "refused", "it is in an array inside of parentheses; set a variable first"
         if how in ("word", "double", "ansi", "number", "arithmetic") and self._is_escaped():
-            how, reason = "refused", "a backslash stands right before it"
+            how, reason = "refused", "it follows a backslash"
         self.places.append(ShellContext(how, self.at, reason))
         self.at += 1
 
@@ -83,7 +83,7 @@ class ScriptReader:
     def code(self, *, closer: str, depth: int) -> None:
         """Reads commands up to the closing `)`, or to the end."""
         if depth > _DEEPEST:
-            self._doubt(f"substitutions stand in each other more than {_DEEPEST} deep")
+            self._doubt(f"substitutions are nested more than {_DEEPEST} deep")
             self.at = len(self.text)
             return
         parens = 0
@@ -194,7 +194,7 @@ class ScriptReader:
             self._arithmetic("]", depth + 1)
         elif self._follows("$" + self.mark):
             self.at += 1
-            self._doubt("a `$` stands right before it")
+            self._doubt("it follows a `$`")
         else:
             is_special = self.text[self.at + 1 : self.at + 2] in tuple("#$?!@*-0123456789")
             self.at += 2 if is_special else 1
@@ -228,7 +228,7 @@ class ScriptReader:
 
     def _double(self, depth: int, line: _Line) -> None:
         if depth > _DEEPEST:
-            self._doubt(f"substitutions stand in each other more than {_DEEPEST} deep")
+            self._doubt(f"substitutions are nested more than {_DEEPEST} deep")
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == self.mark:
@@ -253,7 +253,7 @@ class ScriptReader:
         while self.at < len(self.text):
             char = self.text[self.at]
             if char == self.mark:
-                self._place("refused", "it stands inside `...`, where quoting is ambiguous; write $(...) instead")
+                self._place("refused", "it is inside `...`, where quoting is ambiguous; write $(...) instead")
                 continue
             self.at += 1 if char != "\\" or self._follows("\\" + self.mark) else 2
             if char == "`":
@@ -271,7 +271,7 @@ class ScriptReader:
     def _parameter(self, depth: int, *, in_quotes: bool) -> None:
         """Reads the shell's own `${...}`."""
         if depth > _DEEPEST:
-            self._doubt(f"substitutions stand in each other more than {_DEEPEST} deep")
+            self._doubt(f"substitutions are nested more than {_DEEPEST} deep")
             return
         while self.at < len(self.text):
             char = self.text[self.at]
@@ -303,7 +303,7 @@ class ScriptReader:
     def _arithmetic(self, closer: str, depth: int) -> None:
         """Reads arithmetic, where only whole numbers are safe: a name may be `a[$(command)]`, and is evaluated."""
         if depth > _DEEPEST:
-            self._doubt(f"substitutions stand in each other more than {_DEEPEST} deep")
+            self._doubt(f"substitutions are nested more than {_DEEPEST} deep")
             return
         opened = 0
         opener, end = ("[", "]") if closer == "]" else ("(", ")")
@@ -354,7 +354,7 @@ class ScriptReader:
         while self.at < len(self.text) and self.text[self.at] not in " \t\n;&|()<>":
             char = self.text[self.at]
             if char == self.mark:
-                self._place("refused", "it stands in the word that ends a here-document")
+                self._place("refused", "it is in the word that ends a here-document")
                 self._doubt("a here-document before it ends with an unknown word")
                 continue
             if char in "'\"":
@@ -406,7 +406,7 @@ class ScriptReader:
                     else:
                         self._dollar(depth + 1, in_quotes=True)
                     for index in range(before, len(self.places)):
-                        reason = "it stands inside a substitution in a here-document; set a variable first"
+                        reason = "it is inside a substitution in a here-document; set a variable first"
                         self.places[index] = ShellContext("refused", self.places[index].at, reason)
                     if self.at > end:
                         self._doubt("a substitution in a here-document before it does not end there")
@@ -416,7 +416,7 @@ class ScriptReader:
 
     def _here_mark(self, start: int, *, is_quoted: bool) -> None:
         if self._backslashes(start) % 2 and not is_quoted:
-            self._place("refused", "a backslash stands right before it")
+            self._place("refused", "it follows a backslash")
         else:
             self._place("here-raw" if is_quoted else "here")
 

@@ -86,7 +86,7 @@ def _read(pieces: tuple[syntax.Piece, ...]) -> tuple[ScriptReader, str]:
     plain = "".join(piece for piece in pieces if isinstance(piece, str))
     mark = next((mark for mark in _MARKS if mark not in plain), None)
     if mark is None:
-        raise errors.BadValue("command", "the script holds characters that no text has (U+E000, U+E001, U+F8FF)")
+        raise errors.BadValue("command", "the script contains characters that no text has (U+E000, U+E001, U+F8FF)")
     from leadrope.workflows.language.shell_contexts import ScriptReader  # noqa: PLC0415  # most scripts have no template
 
     reader = ScriptReader("".join(piece if isinstance(piece, str) else mark for piece in pieces), mark)
@@ -96,7 +96,7 @@ def _read(pieces: tuple[syntax.Piece, ...]) -> tuple[ScriptReader, str]:
 
 def _quoted(template: str, value: str, place: ShellContext, text: str) -> str:
     if "\0" in value:
-        raise Unquotable(template, "its value holds a NUL character, which no shell can take")
+        raise Unquotable(template, "its value contains a NUL character, which no shell can take")
     match place.how:
         case "word":
             # A digit before `>` would be a descriptor. Other numbers stay unquoted, for {1..${n}}; nothing else does,
@@ -142,4 +142,4 @@ def _check_here(here: Here, text: str, mark: str, texts: list[str], expressions:
         raise Unquotable(name, "`<<-` would take the tabs away with which lines of its value begin")
     for line in body.split("\n"):
         if (line.lstrip("\t") if here.strips_tabs else line) == here.delimiter:
-            raise Unquotable(name, f"its value holds the line {here.delimiter!r}, which ends the here-document")
+            raise Unquotable(name, f"its value contains the line {here.delimiter!r}, which ends the here-document")

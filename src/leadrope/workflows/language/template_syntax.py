@@ -154,7 +154,7 @@ class _Reader:
 
     def expression(self, start: int, depth: int) -> Expression:
         if depth >= DEPTH_LIMIT:
-            raise _Broken(f"templates stand in brackets of each other more than {DEPTH_LIMIT} deep", start)
+            raise _Broken(f"templates in brackets are nested more than {DEPTH_LIMIT} deep", start)
         self.at = start + 2
         operands = [self._operand(depth)]
         while self._skipped("??"):

@@ -89,7 +89,9 @@ _VARIANTS: Mapping[str, _Variant] = {
         names=_http,
     ),
     "mcp": _Variant(
-        fields=(("server", Annotated[str, Meta(description="A connection; else `tool` begins with it.")], ""),)
+        fields=(
+            ("server", Annotated[str, Meta(description="A connection; otherwise `tool` begins with its name.")], ""),
+        )
     ),
     "shell": _Variant(before=_shell_config),
     "llm": _Variant(outputs={"prompt": _TEXT}, names=_llm),

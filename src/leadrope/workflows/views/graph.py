@@ -277,7 +277,9 @@ def _notes(graph: Mapping[str, Any], dialect: model.Dialect, shape: model_builde
 def _frontmatter(graph: Mapping[str, Any], shape: model_builder.Shape) -> str:
     found = _text(graph, "frontmatter", shape)
     if any(line.rstrip() == "---" or line.startswith(("## ", "### ")) for line in found.split("\n")):
-        shape.wrong("bad_frontmatter", "the frontmatter holds a line `---` or a heading, which ends it", "frontmatter")
+        shape.wrong(
+            "bad_frontmatter", "the frontmatter contains a line `---` or a heading, which ends it", "frontmatter"
+        )
     return found
 
 
