@@ -14,8 +14,8 @@ from leadrope.runs.records.values import Approval, Artifact, Filter, RunInfo, Sp
 from leadrope.storage.change_notifier import Listener
 
 if TYPE_CHECKING:
+    from leadrope.runs.approvals.grants import RunGrant
     from leadrope.runs.executions.protocols import ExecutionReads
-    from leadrope.runs.grants import RunGrant
     from leadrope.runs.records.protocols import RunStore
 
 
@@ -116,7 +116,7 @@ class Queries:
 
     async def grants(self, run_id: str) -> list[RunGrant]:
         """What people granted at a question of the run, patterns and exact calls, also what no longer holds."""
-        from leadrope.runs import grants  # noqa: PLC0415  # of one run, for who asks
+        from leadrope.runs.approvals import grants  # noqa: PLC0415  # of one run, for who asks
 
         return await grants.granted(self.store, await self.store.find(run_id))
 

@@ -40,7 +40,7 @@ class RunEndings:
         """Runs that have ended here, and whose end the store could not take yet; each with a note on what is lost."""
         self._lost_ends: lost_ends.LostEnds | None = None
 
-    def open(self, owner_id: str) -> None:
+    def begin(self, owner_id: str) -> None:
         self._lost_ends = lost_ends.LostEnds(self._service.home, owner_id)
 
     def close(self) -> None:

@@ -8,8 +8,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from leadrope import errors
-from leadrope.runs import background, grants, recover, run_controls
-from leadrope.runs.approvals import waiting
+from leadrope.runs import background, recover, run_controls
+from leadrope.runs.approvals import grants, waiting
 from leadrope.runs.approvals.stored_approver import StoredApprover
 from leadrope.runs.approvals.waiting import Suspension
 from leadrope.runs.budgets import held_by

@@ -107,7 +107,7 @@ class RunStarts:
         job.config = self._service.config
         return job
 
-    async def open(
+    async def open_run(
         self,
         request: RunRequest,
         *,

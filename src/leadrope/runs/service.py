@@ -132,7 +132,7 @@ class Service(Queries):
         self.store.start(OPEN_S if self._reads else None)
         try:
             self.lease = leases.Lease(self.home, self._kind)
-            self._endings.open(self.lease.owner.id)
+            self._endings.begin(self.lease.owner.id)
             try:
                 await recover.reconcile(self.store, self.executions, self.home)
                 await self.store.add_owner(self.lease.owner)
@@ -354,7 +354,7 @@ class Service(Queries):
         **options: Any,
     ) -> Run:
         """A started run whose events the caller reads himself, as `open_run` gives it; kept like every other."""
-        return await self._starting().open(
+        return await self._starting().open_run(
             request, approver=approver, environ=environ, config=config, functions=functions, place=place, **options
         )
 

@@ -20,10 +20,11 @@ from leadrope.core import config as configs
 from leadrope.core.text.toml_lines import dotted
 from leadrope.core.text.wrong_types import in_words, split, suggest, unknown_key
 from leadrope.runs.records.values import RunLimits
-from leadrope.runs.workspace import worktree_setup
 from leadrope.runtime.agents import config_values
 
 LONGEST_STORE_WAIT_S = 86400.0
+SETUP_TIMEOUT_S = 600.0
+"""For the set-up commands of a worktree together."""
 _T = TypeVar("_T")
 
 
@@ -92,7 +93,7 @@ class WorktreeTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """`[worktree]`, and below it `[worktree.projects."/path"]` for one repository."""
 
     setup: tuple[str | tuple[str, ...], ...] = ()
-    setup_timeout_s: float = worktree_setup.TIMEOUT_S
+    setup_timeout_s: float = SETUP_TIMEOUT_S
     folder: str | None = None
     projects: dict[str, WorktreeTable] = {}
 

@@ -10,8 +10,8 @@ import msgspec
 from leadrope import errors
 from leadrope.core import actors, events, home
 from leadrope.core.secrets.redaction import Redactor, redact
-from leadrope.runs import grants, recover, run_controls
-from leadrope.runs.approvals import answers
+from leadrope.runs import recover, run_controls
+from leadrope.runs.approvals import answers, grants
 from leadrope.runs.records.values import RESERVED, Approval, Decided, RunControl, RunInfo, State, ended_event
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.runtime.sessions import session_secrets

@@ -13,7 +13,7 @@ from leadrope.core import actors
 from leadrope.runtime.terminal_text import describe, exact
 
 if TYPE_CHECKING:
-    from leadrope.runs.grants import RunGrant
+    from leadrope.runs.approvals.grants import RunGrant
     from leadrope.runs.service import Service
 
 SHOWN = 60

@@ -11,7 +11,7 @@ import msgspec
 from leadrope import errors
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.reading import CACHE_S, ExecutionReads
+from leadrope.runs.executions.reading import CACHE_S, StoredExecutions
 from leadrope.runs.executions.values import DatasetInfo
 from leadrope.runs.records.redacted_rows import as_json
 from leadrope.runs.records.sqlite import Sqlite
@@ -33,7 +33,7 @@ _rows = msgspec.json.Decoder(list[dict[str, Any]])
 _columns = msgspec.json.Decoder(list[str])
 
 
-class Datasets(ExecutionReads):
+class StoredDatasets(StoredExecutions):
     def __init__(self, store: Sqlite) -> None:
         super().__init__(store)
         self._store = store

@@ -24,7 +24,7 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals.rows import ANSWERED
 from leadrope.runs.executions import bodies, recovery
 from leadrope.runs.executions import log as execution_log
-from leadrope.runs.executions.datasets import Datasets
+from leadrope.runs.executions.datasets import StoredDatasets
 from leadrope.runs.executions.log import ExecutionLog, extend_unowned
 from leadrope.runs.executions.reading import UnitBody
 from leadrope.runs.executions.values import (
@@ -52,7 +52,7 @@ PAGE = 500
 _SHAPES = Redactor()
 
 
-class Executions(Datasets):
+class Executions(StoredDatasets):
     def __init__(self, store: Sqlite, owner: Callable[[], str]) -> None:
         """`owner`: the id of the lease that this process holds while it writes."""
         super().__init__(store)

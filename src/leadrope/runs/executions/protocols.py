@@ -301,7 +301,7 @@ class Units(Protocol):
         ...
 
 
-class ExecutionControls(Protocol):
+class ControlQueue(Protocol):
     """Stop, pause and resume, from any process."""
 
     async def set_paused(
@@ -393,7 +393,7 @@ class EventLog(Protocol):
         ...
 
 
-class ExecutionStore(ExecutionReads, ExecutionWrites, Units, ExecutionControls, StepCache, Datasets, Protocol):
+class ExecutionStore(ExecutionReads, ExecutionWrites, Units, ControlQueue, StepCache, Datasets, Protocol):
     """All of it."""
 
     def log_of(

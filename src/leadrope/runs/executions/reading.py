@@ -52,7 +52,7 @@ class UnitBody(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _unit = msgspec.json.Decoder(UnitBody)
 
 
-class ExecutionReads:
+class StoredExecutions:
     """The half that a list, a history or a view needs."""
 
     def __init__(self, reads: Reads) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from leadrope import errors
 from leadrope.process import child
 
-TIMEOUT_S = 600.0
 KEPT_LINES = 40
 LINE_CHARS = 500
 

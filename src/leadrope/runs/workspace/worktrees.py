@@ -15,6 +15,7 @@ from leadrope import errors
 from leadrope.confined import Folder, real_path
 from leadrope.core import home as homes
 from leadrope.regex import regex
+from leadrope.runs.settings import SETUP_TIMEOUT_S
 from leadrope.runs.workspace import git as gits
 from leadrope.runs.workspace import git_folder, snapshots, worktree_setup
 from leadrope.runs.workspace.git import Git
@@ -82,7 +83,7 @@ async def create(
     carry: bool = False,
     setup: Sequence[Sequence[str]] = (),
     setup_env: Mapping[str, str] | None = None,
-    setup_timeout_s: float = worktree_setup.TIMEOUT_S,
+    setup_timeout_s: float = SETUP_TIMEOUT_S,
     environ: Mapping[str, str] | None = None,
 ) -> Worktree:
     """Create a branch and check it out below `folder` (default: LEADROPE_HOME/worktrees). A failure leaves nothing

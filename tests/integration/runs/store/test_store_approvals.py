@@ -16,7 +16,7 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.approvals import names as approval_names
 from leadrope.runs.approvals.requests import CallRequest, StepRequest, request_of
 from leadrope.runs.executions.journal import Executions
-from leadrope.runs.executions.reading import ExecutionReads
+from leadrope.runs.executions.reading import StoredExecutions
 from leadrope.runs.executions.values import NewExecution, UnitOutcome
 from leadrope.runs.records import statements
 from leadrope.runs.records.sqlite import Sqlite
@@ -188,7 +188,7 @@ async def test_where_several_executions_begin_so_none_is_meant(path: Path) -> No
         ended = await executions.add(NewExecution(id="aaaa9" + "0" * 27, text="#"), Redactor())
         await executions.end(ended, "succeeded", {}, Redactor())
         with pytest.raises(errors.UnknownRun, match="several begin with aaaa: aaaa10000000, aaaa90000000"):
-            await approval_names.find("aaaa", store, ExecutionReads(store))
+            await approval_names.find("aaaa", store, StoredExecutions(store))
 
 
 async def test_a_decided_one_is_found_by_its_whole_id(path: Path) -> None:

@@ -20,7 +20,7 @@ from leadrope.core.result import RunResult
 from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.log import ExecutionLog
-from leadrope.runs.executions.reading import ExecutionReads
+from leadrope.runs.executions.reading import StoredExecutions
 from leadrope.runs.executions.values import NewExecution, UnitOutcome
 from leadrope.runs.records.reading import Reads
 from leadrope.runs.records.sqlite import Sqlite
@@ -129,7 +129,7 @@ def writers(kind: type, *reading: type) -> set[str]:
 def test_every_method_that_writes_is_in_the_table() -> None:
     assert writers(Sqlite, Reads) == set(OF_RUNS) | set(ANYBODYS)
     told = {name.partition(",")[0] for name in OF_EXECUTIONS} | set(ANYBODYS_OF_FLOWS)
-    assert writers(Executions, ExecutionReads) == told
+    assert writers(Executions, StoredExecutions) == told
 
 
 def dump(path: Path) -> list[str]:
