@@ -207,7 +207,7 @@ def read_values(source: Path | str | Mapping[str, Any] | Sequence[Any]) -> Any:
 
 def _parse_yaml(text: str, name: str) -> Any:
     try:
-        return yaml_values.load(text, yaml_values.scalar_1_1, has_aliases=True).value
+        return yaml_values.load(text, yaml_values.scalar_1_1, has_aliases=True, has_binary=True).value
     except yaml_values.YamlError as error:
         raise BadScript(f"{name}, line {error.line + 1}, column {error.column + 1}", error.message) from error
 

@@ -1,11 +1,12 @@
 """Reads YAML as JSON values with their positions, and writes values so that they read back the same.
 
-Only what JSON has: no dates, no tags, no anchors unless `has_aliases`; `yes`, `no`, `on`, `off` and `12:30` are texts
-(YAML 1.2's core) unless `scalar_1_1` says what words mean.
+Only what JSON has: no dates, no tags (but `!!binary` with `has_binary`), no anchors unless `has_aliases`; `yes`, `no`,
+`on`, `off` and `12:30` are texts (YAML 1.2's core) unless `scalar_1_1` says what words mean.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import math
 import re
@@ -28,6 +29,7 @@ _WORD = regex(r"[A-Za-z_][A-Za-z0-9_./-]*")
 _INT = regex(r"[-+]?[0-9]+")
 _BASED = regex(r"0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = regex(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_BINARY = "tag:yaml.org,2002:binary"
 _DIGITS_LIMIT = 4000
 """Python refuses to parse longer integers; they stay text."""
 
@@ -63,17 +65,20 @@ class LoadedYaml(msgspec.Struct, frozen=True):
     """Numbers and booleans that would be written differently, as spelled: `1.10`, `007`, `True`."""
 
 
-def load(text: str, scalar: Callable[[str], Any] | None = None, *, has_aliases: bool = False) -> LoadedYaml:
+def load(
+    text: str, scalar: Callable[[str], Any] | None = None, *, has_aliases: bool = False, has_binary: bool = False
+) -> LoadedYaml:
     """What the text says; YamlError says where it says nothing. `scalar` tells what an unquoted word means.
 
-    With `has_aliases` an alias stands for the value of its anchor, and `<<` adds the keys of another map.
+    With `has_aliases` an alias stands for the value of its anchor, and `<<` adds the keys of another map. With
+    `has_binary` a text in base64 under the tag `!!binary` is bytes.
     """
     import yaml  # noqa: PLC0415  # 20 ms that only those pay who read YAML
 
     # Events instead of nodes: libyaml's binding builds nodes with an unbounded recursion in C, and 100,000 opening
     # brackets crash the process with a segmentation fault.
     events = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    reader = _Reader(events, scalar or _core_scalar, has_aliases=has_aliases)
+    reader = _Reader(events, scalar or _core_scalar, has_aliases=has_aliases, has_binary=has_binary)
     try:
         next(events)
         if not isinstance(next(events), yaml.DocumentStartEvent):
@@ -97,12 +102,15 @@ def load(text: str, scalar: Callable[[str], Any] | None = None, *, has_aliases: 
 
 
 class _Reader:
-    def __init__(self, events: Iterator[Any], scalar: Callable[[str], Any], *, has_aliases: bool) -> None:
+    def __init__(
+        self, events: Iterator[Any], scalar: Callable[[str], Any], *, has_aliases: bool, has_binary: bool
+    ) -> None:
         self.where: Where = {}
         self.respelt: dict[tuple[str | int, ...], str] = {}
         self._events = events
         self._scalar = scalar
         self._has_aliases = has_aliases
+        self._has_binary = has_binary
         self._count = 0
         self._anchors: dict[str, tuple[Any, int] | None] = {}
         """Each one's value, and how many values it stands for; None while it is being read."""
@@ -146,8 +154,14 @@ class _Reader:
     def _content(self, event: Any, path: tuple[str | int, ...]) -> Any:
         import yaml  # noqa: PLC0415  # loaded by now
 
+        mark = event.start_mark
+        if self._has_binary and event.tag == _BINARY and isinstance(event, yaml.ScalarEvent):
+            try:
+                return base64.b64decode("".join(event.value.split()), validate=True)
+            except ValueError:
+                raise YamlError("!!binary is not base64", mark.line, mark.column) from None
         if event.tag not in (None, "!"):
-            raise YamlError(f"the tag {event.tag} is not taken", event.start_mark.line, event.start_mark.column)
+            raise YamlError(f"the tag {event.tag} is not taken", mark.line, mark.column)
         if isinstance(event, yaml.ScalarEvent):
             if event.style or event.tag:
                 return str(event.value)

@@ -26,3 +26,13 @@ def test_words(text: str) -> None:
 @pytest.mark.parametrize("text", ["true", "null", "~", "1", ".5", "a b", "a: b", "a #b", "${a}", "[a]", "-", "", "é"])
 def test_what_the_parser_has_to_look_at(text: str) -> None:
     assert not yaml_values.is_word(text)
+
+
+def test_bytes_are_read_only_where_they_are_expected() -> None:
+    assert yaml_values.load("raw: !!binary //79", has_binary=True).value == {"raw": b"\xff\xfe\xfd"}
+    assert yaml_values.load("- !!binary |\n  AAEC\n  AwQ=", has_binary=True).value == [bytes(range(5))]
+    with pytest.raises(yaml_values.YamlError, match="is not base64"):
+        yaml_values.load("!!binary a*", has_binary=True)
+    for text, has_binary in (("!!binary //79", False), ("!!binary [a]", True), ("!!python/name:os.system x", True)):
+        with pytest.raises(yaml_values.YamlError, match=r"the tag .* is not taken"):
+            yaml_values.load(text, has_binary=has_binary)
