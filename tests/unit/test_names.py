@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -19,6 +20,19 @@ ONE_IDEA = {
 
 MOST_ENTRIES = 30
 
+RETIRED_MODULES = frozenset(
+    {
+        *("looks", "happenings", "places", "ahead", "aftermath", "whole", "held", "shown", "units", "unit", "fits"),
+        *("shapes", "bell", "orders", "keeper", "asking", "room", "rooms", "lane", "wires", "look", "hold", "inside"),
+        *("choosing", "starting", "waits", "host", "outcomes", "reporting", "account", "documents", "known_secrets"),
+        *("shell_places", "gatecheck", "checks", "tally", "exchange", "endings", "typed", "spending", "merges"),
+        *("scripts", "cleaning", "copies", "texts", "flow_looks", "live", "utils", "helpers", "common", "manager"),
+    }
+)
+"""Names of modules that told nobody what is in them, and drawers that everything falls into."""
+RETIRED_CLASSES = ("Desk", "Caller", "Told", "Wish", "Doors", "Bell", "Keeper", "Lane", "Room", "Walls", "Flow")
+"""Words that gave way to the field's own ones; `FlowCommand` is the command `leadrope flow`."""
+
 
 def classes() -> dict[str, list[str]]:
     found: dict[str, list[str]] = defaultdict(list)
@@ -32,6 +46,17 @@ def classes() -> dict[str, list[str]]:
 def test_no_class_name_has_two_meanings() -> None:
     several = {name: places for name, places in classes().items() if len(places) > 1}
     assert set(several) == ONE_IDEA, several
+
+
+def test_retired_words_name_no_module_and_no_class() -> None:
+    assert [str(path) for path in PACKAGE.rglob("*.py") if path.stem in RETIRED_MODULES] == []
+    found = [
+        name
+        for name in classes()
+        for word in RETIRED_CLASSES
+        if re.search(rf"{word}(?![a-z])", name) and name != "FlowCommand"
+    ]
+    assert found == []
 
 
 def folders() -> list[Path]:

@@ -22,7 +22,7 @@ from leadrope.core.secrets.redaction import Redactor
 from leadrope.runs.executions import bodies
 from leadrope.runs.executions.journal import Executions
 from leadrope.runs.executions.values import (
-    WHOLE,
+    STEP_TOTAL,
     ExecutionFilter,
     ExecutionInfo,
     NewExecution,
@@ -241,7 +241,7 @@ async def test_each_unit_has_one_outcome_as_it_was_told(executions: Executions) 
             ended=4.0,
         ),
         unit("three", 0, 1, run_id="run-1", cost_usd=0.5, tokens=10, ended=5.0),
-        unit("three", WHOLE, status="degraded", cost_usd=0.5, tokens=10, ended=6.0),
+        unit("three", STEP_TOTAL, status="degraded", cost_usd=0.5, tokens=10, ended=6.0),
         unit("four", 1, 0, cost_usd=0.25, tokens=1, ended=7.0),
         unit("four", 1, cost_usd=0.25, tokens=1, is_sum=True, ended=8.0),
         unit("five", status="skipped", ended=9.0),
@@ -297,7 +297,7 @@ async def test_a_unit_that_was_begun_and_not_settled_is_known(executions: Execut
     assert len(await executions.begun(execution.id, is_all=True)) == 3
 
 
-@pytest.mark.parametrize(("iteration", "item"), [(WHOLE, 0), (-2, None), (0, -2)])
+@pytest.mark.parametrize(("iteration", "item"), [(STEP_TOTAL, 0), (-2, None), (0, -2)])
 async def test_a_key_that_cannot_be(executions: Executions, iteration: int, item: int | None) -> None:
     execution = await added(executions)
     with pytest.raises(errors.StoreError, match="CHECK"):

@@ -29,7 +29,7 @@ from leadrope.runs.executions.log import ExecutionLog, extend_unowned
 from leadrope.runs.executions.reading import UnitBody
 from leadrope.runs.executions.values import (
     DIED,
-    WHOLE,
+    STEP_TOTAL,
     ExecutionControl,
     ExecutionInfo,
     ExecutionOutcome,
@@ -440,7 +440,7 @@ class Executions(StoredDatasets):
         body = await bodies.made(content, redactor, f"outputs of {name}")
         branch = redactor.clean(outcome.branch) if outcome.branch is not None else None
         is_redacted = body.redacted or branch != outcome.branch
-        is_sum = outcome.is_sum or outcome.iteration == WHOLE
+        is_sum = outcome.is_sum or outcome.iteration == STEP_TOTAL
         now = time.time()
         values = {
             **self._claimed(execution),

@@ -28,7 +28,7 @@ UnitStatus = Literal["succeeded", "degraded", "failed", "skipped"]
 DIED = "its owner died"
 UNIT_BYTES = 100_000
 """Of the outputs of a unit that are shown; a page freezes on half a megabyte."""
-WHOLE = -1
+STEP_TOTAL = -1
 """The iteration of what a step with a loop or a batch came to as a whole; it has no item."""
 
 
@@ -39,7 +39,7 @@ class UnitKey(Protocol):
     def step(self) -> str: ...
     @property
     def iteration(self) -> int:
-        """From 0; WHOLE for the step itself, where that is not its only unit."""
+        """From 0; STEP_TOTAL for the step itself, where that is not its only unit."""
         ...
 
     @property
@@ -180,7 +180,7 @@ class UnitOutcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def is_whole(self) -> bool:
-        return self.iteration == WHOLE
+        return self.iteration == STEP_TOTAL
 
     @property
     def key(self) -> tuple[str, int, int | None]:

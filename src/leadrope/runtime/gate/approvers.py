@@ -93,7 +93,7 @@ class InlineApprover:
 
 @documented
 class Waiting(msgspec.Struct, frozen=True, kw_only=True):
-    """A request on the desk."""
+    """A request that waits for an answer."""
 
     run_id: str
     """As given to `for_run`."""
@@ -104,12 +104,12 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
 class ApprovalQueue:
     """Requests of many runs in one place, for whoever answers them: a page, another terminal, a bot.
 
-    desk = ApprovalQueue()
-    async with open_run(request, approver=desk.for_run("nightly")) as run:
+    queue = ApprovalQueue()
+    async with open_run(request, approver=queue.for_run("nightly")) as run:
         ...
     # elsewhere
-    for waiting in desk.pending():
-        desk.answer(waiting.run_id, waiting.asked.approval_id, Answer(approved=True))
+    for waiting in queue.pending():
+        queue.answer(waiting.run_id, waiting.asked.approval_id, Answer(approved=True))
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class ApprovalQueue:
 
     def for_run(self, run_id: str) -> Approver:
         """The approver of one run; `run_id` is any name that tells the runs apart."""
-        return _AtDesk(self, run_id)
+        return _QueuedRun(self, run_id)
 
     def pending(self) -> tuple[Waiting, ...]:
         """In the order in which they came."""
@@ -134,7 +134,7 @@ class ApprovalQueue:
         return True
 
     async def hold(self, run_id: str, request_id: str, asked: ApprovalRequested | QuestionRequested) -> Any:
-        """Put a request on the desk and wait for its answer."""
+        """Put a request into the queue and wait for its answer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._open[run_id, request_id] = (Waiting(run_id=run_id, asked=asked), future)
         try:
@@ -143,17 +143,17 @@ class ApprovalQueue:
             del self._open[run_id, request_id]
 
 
-class _AtDesk:
-    def __init__(self, desk: ApprovalQueue, run_id: str) -> None:
-        self._desk = desk
+class _QueuedRun:
+    def __init__(self, queue: ApprovalQueue, run_id: str) -> None:
+        self._queue = queue
         self._run_id = run_id
 
     async def approve(self, asked: ApprovalRequested) -> Answer:
-        answer: Answer = await self._desk.hold(self._run_id, asked.approval_id, asked)
+        answer: Answer = await self._queue.hold(self._run_id, asked.approval_id, asked)
         return answer
 
     async def answer(self, asked: QuestionRequested) -> Answer:
-        reply: Answer = await self._desk.hold(self._run_id, asked.question_id, asked)
+        reply: Answer = await self._queue.hold(self._run_id, asked.question_id, asked)
         return reply
 
 

@@ -22,7 +22,7 @@ from leadrope.core.events import Notice
 from leadrope.core.execution_events import ExecutionEvent, ExecutionQueued
 from leadrope.core.secrets.redacted_json import clean_value
 from leadrope.runs.executions import bodies
-from leadrope.runs.executions.values import ExecutionInfo, NewExecution, Settled, UnitOutcome
+from leadrope.runs.executions.values import STEP_TOTAL, ExecutionInfo, NewExecution, Settled, UnitOutcome
 from leadrope.runtime.gate.approvers import Answer
 from leadrope.workflows import library, model
 from leadrope.workflows.check import access_requests
@@ -34,7 +34,7 @@ from leadrope.workflows.engine.ledger import Ledger
 from leadrope.workflows.engine.limits import ExecutionLimits
 from leadrope.workflows.engine.main_output import main_output
 from leadrope.workflows.engine.plan import Outcome, Plan, PlanProgress
-from leadrope.workflows.engine.unit_progress import WHOLE, Key
+from leadrope.workflows.engine.unit_progress import Key
 from leadrope.workflows.language import choices, templates
 from leadrope.workflows.links import Links, links_of
 from leadrope.workflows.model import DEPTH_MOST
@@ -252,7 +252,7 @@ class Execution:
             self._ledger.spent(one)
         for name, whole in journal_mapping.wholes(self._workflow, self._known.values()).items():
             step = self._steps[name]
-            mine = [one for key, one in self._known.items() if key.step == step.id and key.iteration != WHOLE]
+            mine = [one for key, one in self._known.items() if key.step == step.id and key.iteration != STEP_TOTAL]
             outputs = dict(whole.outputs)
             if whole.is_redacted or any(one.is_redacted for one in mine):
                 self._redacted.add(step.id)
@@ -267,7 +267,7 @@ class Execution:
         outputs = self._values.get(step.id)
         if step.batch is None or step.loop is not None or outputs is None or "count" not in outputs:
             return
-        mine = [one for key, one in self._known.items() if key.step == step.id and key.iteration != WHOLE]
+        mine = [one for key, one in self._known.items() if key.step == step.id and key.iteration != STEP_TOTAL]
         scope = self._scope(step.id)
         items = batch_results.items_again(step, scope, outputs["count"])
         outputs["results"] = batch_results.results(outputs["count"], mine, items=items, dialect=self._workflow.dialect)
@@ -313,7 +313,7 @@ class Execution:
                 return only, only.outputs, [only]
             return await repeating.run(step, scope, self, began)
         except (errors.RequestError, StepFailed) as error:
-            failed = journal_mapping.failure(Key(step.id, WHOLE if repeating.repeats(step) else 0), error, began)
+            failed = journal_mapping.failure(Key(step.id, STEP_TOTAL if repeating.repeats(step) else 0), error, began)
         await self.record(failed)
         return failed, {}, [failed]
 
@@ -446,9 +446,9 @@ class Execution:
         await self._chunks.written()
 
     def _told(self, step: model.Step, outcome: UnitOutcome, size: int) -> list[ExecutionEvent]:
-        if repeating.repeats(step) and outcome.iteration != WHOLE and outcome.status != "skipped":
+        if repeating.repeats(step) and outcome.iteration != STEP_TOTAL and outcome.status != "skipped":
             return self._teller.unit_ended(outcome, size)
-        mine = [one for key, one in self._known.items() if key.step == step.id and key.iteration != WHOLE]
+        mine = [one for key, one in self._known.items() if key.step == step.id and key.iteration != STEP_TOTAL]
         return self._teller.step_ended(step, outcome, mine or [outcome], size=size)
 
     def _spent(self) -> None:

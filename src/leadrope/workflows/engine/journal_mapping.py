@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from leadrope import errors
-from leadrope.runs.executions.values import WHOLE, ExecutionTexts, Remark, UnitOutcome, UnitProblem, UnitStatus
+from leadrope.runs.executions.values import STEP_TOTAL, ExecutionTexts, Remark, UnitOutcome, UnitProblem, UnitStatus
 from leadrope.workflows import model
 from leadrope.workflows.engine.ledger import FROM_CACHE
 from leadrope.workflows.engine.plan import Outcome
@@ -62,7 +62,9 @@ def wholes(workflow: model.Workflow, units: Iterable[UnitOutcome]) -> dict[str, 
         only = by_key.get((step.id, 0, None))
         if step.batch is not None or step.loop is not None:
             # Counts only if its `when` was false; otherwise the first turn is not the end of the step.
-            only = by_key.get((step.id, WHOLE, None), only if only is not None and only.status == "skipped" else None)
+            only = by_key.get(
+                (step.id, STEP_TOTAL, None), only if only is not None and only.status == "skipped" else None
+            )
         if only is not None:
             found[step.id] = only
     return found

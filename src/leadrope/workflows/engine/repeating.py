@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from leadrope.runs.executions.values import Remark, UnitOutcome
+from leadrope.runs.executions.values import STEP_TOTAL, Remark, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.engine import batch_results, looping
 from leadrope.workflows.engine.plan import Outcome
 from leadrope.workflows.engine.step_attempt import scope_of_unit
-from leadrope.workflows.engine.unit_progress import WHOLE, BatchProgress, Key
+from leadrope.workflows.engine.unit_progress import BatchProgress, Key
 from leadrope.workflows.language import templates
 from leadrope.workflows.steps.base import Parked, StepFailed, brief
 
@@ -74,7 +74,7 @@ async def run(
     kept = {name: value for name, value in last.outputs.items() if name != "results" or step.loop is not None}
     whole = UnitOutcome(
         step=step.id,
-        iteration=WHOLE,
+        iteration=STEP_TOTAL,
         status=last.outcome.status,
         branch=last.outcome.branch,
         outputs=kept,

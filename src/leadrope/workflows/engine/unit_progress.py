@@ -10,9 +10,6 @@ import msgspec
 from leadrope.workflows.engine.plan import Outcome
 from leadrope.workflows.model import Batch
 
-WHOLE = -1
-"""Stands for the iteration in the combined outcome of all units of a step with batch or loop."""
-
 
 class Key(msgspec.Struct, frozen=True, order=True):
     """Identifies one outcome in a journal. A step without loop has iteration 0, one without batch has no item."""

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from leadrope.core.cost.usage import Replaced
-from leadrope.runs.executions.values import WHOLE, ExecutionInfo, UnitOutcome
+from leadrope.runs.executions.values import STEP_TOTAL, ExecutionInfo, UnitOutcome
 from leadrope.workflows import model
 from leadrope.workflows.engine import batch_results
 from leadrope.workflows.engine.ledger import is_cached, report_of
@@ -159,7 +159,7 @@ def _with_results(
             continue
         count = outputs["count"]
         items = batch_results.items_again(step, scope, count)
-        mine = [one for one in units[name] if one.iteration != WHOLE]
+        mine = [one for one in units[name] if one.iteration != STEP_TOTAL]
         results = batch_results.results(count, mine, items=items, dialect=workflow.dialect)
         scope[name] = {**outputs, "results": results}
         found[name] = msgspec.structs.replace(found[name], outputs=scope[name])
@@ -177,7 +177,7 @@ def _result(kept: Any) -> ExecutionResult | None:
 
 def _whole(workflow: model.Workflow, name: str, mine: Sequence[UnitOutcome]) -> UnitOutcome | None:
     """Returns the outcome of the whole step, if there is one."""
-    whole = next((one for one in mine if one.iteration == WHOLE), None)
+    whole = next((one for one in mine if one.iteration == STEP_TOTAL), None)
     if whole is not None:
         return whole
     step = next((step for step in workflow.steps if step.id == name), None)
@@ -188,7 +188,7 @@ def _whole(workflow: model.Workflow, name: str, mine: Sequence[UnitOutcome]) -> 
 def _settled(
     step: model.Step | None, name: str, whole: UnitOutcome, mine: Sequence[UnitOutcome], info: ExecutionInfo
 ) -> StepAccount:
-    units = [one for one in mine if one.iteration != WHOLE] or [whole]
+    units = [one for one in mine if one.iteration != STEP_TOTAL] or [whole]
     outputs = dict(whole.outputs)
     return StepAccount(
         report=report_of(name, step.type if step is not None else "?", whole, units),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from leadrope.runs.executions.values import WHOLE, ExecutionInfo, Remark, UnitOutcome, UnitProblem
+from leadrope.runs.executions.values import STEP_TOTAL, ExecutionInfo, Remark, UnitOutcome, UnitProblem
 from leadrope.workflows import library
 from leadrope.workflows.engine.journal_mapping import recordable
 from leadrope.workflows.engine.step_attempt import UnitResult
@@ -87,7 +87,7 @@ BATCH = [
     unit(2, "failed", error=UnitProblem(kind="timed_out", message="took too long", hint="Give it more time.")),
     UnitOutcome(
         step="each",
-        iteration=WHOLE,
+        iteration=STEP_TOTAL,
         status="degraded",
         outputs={"count": 3, "errors": []},
         warnings=(Remark(kind="batch.items_failed", message="1 of 3 items failed"),),
