@@ -150,7 +150,7 @@ async def test_what_nobody_owns_is_paused_and_stopped_at_once(desk: Any, backgro
     for command in ("pause", "stop"):
         wrong = await desk.leadrope("flow", command, "nothing")
         assert (wrong.code, wrong.out) == (2, "")
-        assert "there is no workflow run 'nothing'" in wrong.err
+        assert "there is no execution 'nothing'" in wrong.err
     assert (await desk.leadrope("flow", "pause", execution[:8])).code == 2
 
 

@@ -87,7 +87,7 @@ async def test_the_exit_code_of_follow_is_that_of_the_execution(desk: Any) -> No
     assert (await desk.leadrope("flow", "logs")).code == 0
     unknown = await desk.leadrope("flow", "logs", "nothing")
     assert unknown.code == 2
-    assert "there is no workflow run 'nothing'" in unknown.err
+    assert "there is no execution 'nothing'" in unknown.err
 
 
 async def test_a_killed_execution_that_is_resumed_has_one_log_without_gap_or_repetition(desk: Any) -> None:

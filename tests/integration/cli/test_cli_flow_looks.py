@@ -91,7 +91,7 @@ async def test_an_empty_folder_says_what_to_do(desk: Any) -> None:
         assert words in said.err
     said = await desk.leadrope("flow", "report", "3fa9")
     assert said.code != 0
-    assert "there is no workflow run '3fa9'" in said.err
+    assert "there is no execution '3fa9'" in said.err
     assert not (desk.home / "leadrope").exists(), "a look makes nothing"
 
 

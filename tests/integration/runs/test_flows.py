@@ -123,7 +123,7 @@ async def test_a_flow_ends_once_with_its_result(executions: Executions, other: E
     )
     assert ended.ended is not None
     assert await executions.result(execution.id) == {"outputs": {"a": [1]}}
-    with pytest.raises(errors.WrongState, match="does not run: it is ended"):
+    with pytest.raises(errors.WrongState, match="is not running: it is ended"):
         await executions.end(execution, "succeeded", None, NONE)
     assert (await executions.get(execution.id)).outcome == "degraded"
 
@@ -148,7 +148,7 @@ async def test_a_flow_that_is_left_has_no_owner_and_is_claimed_by_one(
         executions.change_text(execution, "# B", NONE),
         ask(executions, execution, unit()),
     ):
-        with pytest.raises(errors.WrongState, match=f"does not run: it is {state}"):
+        with pytest.raises(errors.WrongState, match=f"is not running: it is {state}"):
             await late
     taken = await other.claim(execution.id[:8])
     assert (taken.state, taken.owner, taken.ended) == ("running", "other", None)
@@ -201,7 +201,7 @@ async def test_listing_is_filtered_and_paged(executions: Executions) -> None:
 
 @pytest.mark.parametrize("wanted", ["", "nothing", "zz"])
 async def test_a_flow_that_is_not_there(executions: Executions, wanted: str) -> None:
-    with pytest.raises(errors.UnknownRun, match="no workflow run"):
+    with pytest.raises(errors.UnknownRun, match="no execution"):
         await executions.find(wanted)
     for look in (
         executions.get,
@@ -218,7 +218,7 @@ async def test_a_flow_that_is_not_there(executions: Executions, wanted: str) -> 
 async def test_an_id_must_name_one_flow(executions: Executions) -> None:
     await added(executions, id="ab1")
     await added(executions, id="ab2")
-    with pytest.raises(errors.UnknownRun, match="several workflow runs begin with ab"):
+    with pytest.raises(errors.UnknownRun, match="several executions begin with ab"):
         await executions.find("ab")
     assert (await executions.find("ab1")).id == "ab1"
 
@@ -267,7 +267,7 @@ async def test_a_second_outcome_is_refused_and_takes_no_other_with_it(executions
     several = [unit(outputs={"v": 2}, status="failed"), *(unit("many", 0, item) for item in range(20))]
     said = await asyncio.gather(*(executions.settle(execution, one, NONE) for one in several), return_exceptions=True)
     assert isinstance(said[0], errors.WrongState)
-    assert "one of workflow run" in said[0].message
+    assert "one of execution" in said[0].message
     assert "has an outcome already: succeeded" in said[0].message
     assert said[1:] == [False] * 20
     found = await executions.outcomes(execution.id)

@@ -312,7 +312,7 @@ def report(execution: str, html: bool, out: str | None, output: str) -> int:
     from leadrope.workflows.views.execution_report import Account, account, child_of  # noqa: PLC0415  # the same
 
     if not has_store():
-        raise errors.UnknownRun(f"there is no workflow run {execution!r}", hint=_NONE_YET)
+        raise errors.UnknownRun(f"there is no execution {execution!r}", hint=_NONE_YET)
 
     async def look(service: Service) -> Account:
         row = await _execution(service, execution)

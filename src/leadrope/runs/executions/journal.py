@@ -559,7 +559,7 @@ class Executions(StoredDatasets):
             inside = [execution, *await self._descendants(execution)]
             if alive := [one for one in inside if one.state not in ("ended", "interrupted")]:
                 raise errors.WrongState(
-                    f"workflow run {alive[0].id[:8]} is {alive[0].state}", hint="Stop it first, or answer it."
+                    f"execution {alive[0].id[:8]} is {alive[0].state}", hint="Stop it first, or answer it."
                 )
             deleted += await self._delete(execution)
         return deleted
@@ -611,17 +611,17 @@ class Executions(StoredDatasets):
         if row is None:
             return self._not_mine(db, execution)
         unit = key.step if key.item is None else f"{key.step}[{key.item}]"
-        return errors.WrongState(f"{unit} of workflow run {execution.id[:8]} has an outcome already: {row[0]}")
+        return errors.WrongState(f"{unit} of execution {execution.id[:8]} has an outcome already: {row[0]}")
 
     def _not_mine(self, db: Db, execution: ExecutionInfo) -> errors.StoreError:
         row = db.execute(sql("execution_place"), {"execution": execution.n}).fetchone()
         if row is None:
-            return errors.UnknownRun(f"workflow run {execution.id[:8]} was deleted")
+            return errors.UnknownRun(f"execution {execution.id[:8]} was deleted")
         state, owner, _ = row
         if owner is not None:
-            return errors.NotOwner(f"workflow run {execution.id[:8]} belongs to another owner: {owner}")
+            return errors.NotOwner(f"execution {execution.id[:8]} belongs to another owner: {owner}")
         return errors.NotOwner(
-            f"workflow run {execution.id[:8]} does not run: it is {state}",
+            f"execution {execution.id[:8]} is not running: it is {state}",
             hint=None if state == "ended" else f"`leadrope flow resume {execution.id[:8]}` continues it.",
         )
 
@@ -629,14 +629,14 @@ class Executions(StoredDatasets):
         execution = await self.get(execution_id)
         if execution.owner is not None:
             return errors.WrongState(
-                f"workflow run {execution.id[:8]} is already {execution.state} (owner {execution.owner})",
+                f"execution {execution.id[:8]} is already {execution.state} (owner {execution.owner})",
                 hint="Look at it there, or stop it first.",
             )
         failed = _first_failed(await self.result(execution.id))
         again = f"leadrope flow run {shlex.quote(execution.file or execution.name)}"
         from_there = f" or, from the step that failed: `{again} --from {failed}`" if failed else ""
         return errors.WrongState(
-            f"workflow run {execution.id[:8]} has ended: {execution.outcome}",
+            f"execution {execution.id[:8]} has ended: {execution.outcome}",
             hint=f"Start it anew: `{again}`{from_there}.",
         )
 

@@ -71,7 +71,7 @@ class StoredExecutions:
             return await self.get(prefix if prefix in found else found[0])
         if found:
             some = ", ".join(one[: len(prefix) + 8] for one in found)
-            raise errors.UnknownRun(f"several workflow runs begin with {prefix}: {some}", hint="Write more of the id.")
+            raise errors.UnknownRun(f"several executions begin with {prefix}: {some}", hint="Write more of the id.")
         raise _unknown(prefix)
 
     async def ids_beginning(self, prefix: str) -> list[str]:
@@ -276,7 +276,7 @@ class StoredExecutions:
 
 
 def _unknown(execution_id: str) -> errors.UnknownRun:
-    return errors.UnknownRun(f"there is no workflow run {execution_id!r}", hint="`leadrope flow history` shows them.")
+    return errors.UnknownRun(f"there is no execution {execution_id!r}", hint="`leadrope flow history` shows them.")
 
 
 def _item(stored: int) -> int | None:
