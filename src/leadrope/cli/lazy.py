@@ -1,10 +1,11 @@
-"""A click group whose commands are imported when they are called, not when they are listed."""
+"""A click group whose commands are imported when they are called and not when they are listed; help that fits."""
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
@@ -53,3 +54,31 @@ class LazyGroup(click.Group):
             # The commonest slip is a prompt without its command.
             return f"there is no command {name!r}. A prompt goes to `leadrope run`."
         return f"there is no command {name!r}; the commands are: {', '.join(self._table)}."
+
+
+NARROW = 60
+"""Columns. Below, two columns of help leave too little room for the second one."""
+
+
+class HelpFormatter(click.HelpFormatter):
+    """Fits help into narrow terminals: click itself never goes below 50 columns, where a terminal then cuts words."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        columns = shutil.get_terminal_size().columns
+        if width is None and columns < NARROW:
+            width = max(columns - 2, 20)
+        super().__init__(indent_increment, width, max_width)
+
+    def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
+        if self.width >= NARROW:
+            super().write_dl(rows, col_max, col_spacing)
+            return
+        for name, text in rows:
+            self.write(f"{'':{self.current_indent}}{name}\n")  # not wrapped: it is copied as it is
+            if text:
+                self.indent()
+                self.write_text(text)
+                self.dedent()
+
+
+click.Context.formatter_class = HelpFormatter

@@ -7,6 +7,8 @@ import re
 import shlex
 from typing import Any
 
+import pytest
+
 from leadrope.cli.screen import table
 
 NARROW = {"COLUMNS": "40"}
@@ -118,3 +120,13 @@ async def test_lists_of_workflows_and_their_questions(desk: Any) -> None:
     lines = await shown(desk, "approvals", "show", json.loads(approval)["id"])
     head = lines[: lines.index("")]
     assert [line for line in too_long(head) if str(desk.project) not in line] == []
+
+
+@pytest.mark.parametrize("words", ["", "run", "flow", "flow run", "runs list", "approvals approve"])
+async def test_help_breaks_lines_between_words(desk: Any, words: str) -> None:
+    lines = await shown(desk, *words.split(), "--help")
+    last = next((n for n, line in enumerate(lines) if line.strip() in ("Examples:", "Exit codes:")), len(lines))
+    # Options are shown as they are typed; headings are not wrapped, nor is what has columns of its own.
+    prose = [line for line in lines[:last] if not line.lstrip().startswith("-") and not line.endswith(":")]
+    assert too_long(prose) == []
+    assert len(prose) > 10
