@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import click
+from click.formatting import wrap_text
 
 from leadrope.spelling import close_matches
 
@@ -76,9 +77,9 @@ class HelpFormatter(click.HelpFormatter):
         for name, text in rows:
             self.write(f"{'':{self.current_indent}}{name}\n")  # not wrapped: it is copied as it is
             if text:
-                self.indent()
-                self.write_text(text)
-                self.dedent()
+                below = " " * (self.current_indent + self.indent_increment)
+                wrapped = wrap_text(text, self.width, initial_indent=below, subsequent_indent=below)
+                self.write(f"{wrapped}\n")
 
 
 click.Context.formatter_class = HelpFormatter
