@@ -405,7 +405,6 @@ def _carried_out(
     screen = Screen.of_process(environ)
     view = ExecutionView(screen, quiet=bool(given["quiet"]), is_streamed=given["output"] == "stream-json")
     view.is_rehearsed = server is not None
-    view.is_waiting = not given["no_wait"] and server is None
     on_ask = "deny" if given["no_wait"] else "wait"
     try:
         result = asyncio.run(_drive(begin, view, screen, environ, config, on_ask=on_ask, ahead=ahead))

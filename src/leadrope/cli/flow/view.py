@@ -63,8 +63,6 @@ class ExecutionView:
         """Approvals that were shown when they were asked."""
         self.has_person = False
         """Somebody sits at this terminal, and is asked there."""
-        self.is_waiting = True
-        """A question waits for its answer. Without, it is denied at once."""
         self.is_rehearsed = False
         self.answered: set[str] = set()
         """Approvals that no longer wait, for a log, which has those that were answered, too."""
@@ -159,7 +157,7 @@ class ExecutionView:
         return self._places.get(approval_id, "")
 
     def _asked(self, step: events.StepAsked) -> None:
-        if self.is_waiting and step.approval_id not in self.answered:
+        if step.approval_id not in self.answered:
             self._tell_approval(_pending(step), step.expires_s)
         else:
             self._line(f"  ? {self._unit_name(step)} asked a person: {first_line(step.detail or step.title)}")
